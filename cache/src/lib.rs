@@ -1,0 +1,1 @@
+//! Sources, pages, tiers and budgets of lookupfs.

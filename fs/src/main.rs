@@ -1,0 +1,3 @@
+//! The binary `lookupfs`.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Row ids and keys to exact rows.

@@ -1,0 +1,3 @@
+//! The binary `lookup`.
+
+fn main() {}
