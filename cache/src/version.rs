@@ -146,6 +146,23 @@ pub fn is_file_name(name: &[u8]) -> bool {
 pub struct VersionId([u8; 16]);
 
 impl VersionId {
+    /// A cryptographic hash, since paths are chosen by strangers. Each name is delimited by its length, so that no two
+    /// different lists give the same input.
+    fn hash<const N: usize>(purpose: &[u8], names: [&[u8]; 2], numbers: [u64; N]) -> VersionId {
+        let mut hash = blake3::Hasher::new();
+        hash.update(purpose);
+        for name in names {
+            hash.update(&(name.len() as u64).to_le_bytes());
+            hash.update(name);
+        }
+        for number in numbers {
+            hash.update(&number.to_le_bytes());
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        VersionId(id)
+    }
+
     /// The 16 bytes.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0
@@ -174,6 +191,16 @@ impl fmt::Display for VersionId {
     }
 }
 
+/// The id of a directory: source and path only. Its modification time is an attribute, since an inode number that
+/// changes with it would break `getcwd` and relative paths of processes inside.
+pub fn directory_id(source: &SourceId, path: &SourcePath) -> VersionId {
+    VersionId::hash(
+        b"lookupfs directory 1\0",
+        [source.as_str().as_bytes(), path.as_bytes()],
+        [],
+    )
+}
+
 /// Identity of bytes: source, path, length and modification time, and what else the source knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileVersion {
@@ -189,26 +216,15 @@ impl FileVersion {
     /// `len` in bytes, `mtime_ms` in milliseconds since 1970. `tag` is what else the source knows of the identity
     /// (inode number and finer time of a local file); 0 where it knows nothing more, as with HDFS.
     pub fn new(source: SourceId, path: SourcePath, len: u64, mtime_ms: u64, tag: u64) -> Self {
-        // A cryptographic hash, since paths are chosen by strangers. Each field is delimited by its length, so that
-        // no two different field lists give the same input.
-        let mut hash = blake3::Hasher::new();
-        hash.update(b"lookupfs version 1\0");
-        for field in [source.as_str().as_bytes(), path.as_bytes()] {
-            hash.update(&(field.len() as u64).to_le_bytes());
-            hash.update(field);
-        }
-        for number in [len, mtime_ms, tag] {
-            hash.update(&number.to_le_bytes());
-        }
-        let mut id = [0; 16];
-        id.copy_from_slice(&hash.finalize().as_bytes()[..16]);
+        let names = [source.as_str().as_bytes(), path.as_bytes()];
+        let id = VersionId::hash(b"lookupfs version 1\0", names, [len, mtime_ms, tag]);
         FileVersion {
             source,
             path,
             len,
             mtime_ms,
             tag,
-            id: VersionId(id),
+            id,
         }
     }
 
