@@ -34,6 +34,9 @@ fn interpreter(text: &str) -> Option<&str> {
         .rfind(|word| !word.is_empty() && !word.starts_with('-'))
 }
 
+/// What a script that must outlive a failing command says, with its reason behind it; it still sets `-uo pipefail`.
+const GOES_ON: &str = "# No set -e: ";
+
 /// A script can be executed and stops at the first error. A part that another script sources has no `#!`, is not
 /// executable, and lies in a folder named after that script.
 pub(crate) fn strict_shell(tree: &Tree) -> Vec<String> {
@@ -53,8 +56,15 @@ pub(crate) fn strict_shell(tree: &Tree) -> Vec<String> {
         } else {
             "set -eu"
         };
-        if !file.text.lines().any(|line| line.trim() == wanted) {
-            findings.push(format!("{path}: no line `{wanted}`"));
+        let has = |wanted: &str| file.text.lines().any(|line| line.trim() == wanted);
+        let has_reason = file.text.lines().any(|line| {
+            line.strip_prefix(GOES_ON)
+                .is_some_and(|reason| !reason.is_empty())
+        });
+        if !has(wanted) && !(has_reason && has("set -uo pipefail")) {
+            findings.push(format!(
+                "{path}: no line `{wanted}` (or `{GOES_ON}why` and `set -uo pipefail`)"
+            ));
         }
         if !file.executable {
             findings.push(format!("{path}: not executable: chmod +x {path}"));
@@ -137,6 +147,8 @@ mod tests {
             ("a.sh*", "#!/usr/bin/env bash\nset -e\n"),
             ("a.sh", "#!/bin/bash\nset -euo pipefail\n"),
             ("a*", "#!/bin/sh\n"),
+            ("a.sh*", "#!/bin/bash\nset -uo pipefail\n"),
+            ("a.sh*", "#!/bin/bash\n# No set -e: \nset -uo pipefail\n"),
             ("a.sh", "echo a\n"),
             ("b/a.sh", "echo a\n"),
         ] {
@@ -146,6 +158,10 @@ mod tests {
             ("b.sh*", "#!/usr/bin/env bash\nset -euo pipefail\n"),
             ("b/a.sh", "echo part\n"),
             ("c*", "#!/bin/sh -e\nset -eu\n"),
+            (
+                "e*",
+                "#!/bin/bash\n# No set -e: counts failures.\nset -uo pipefail\n",
+            ),
             ("d.py", "#!/usr/bin/env python3\n"),
         ];
         assert_eq!(strict_shell(&Tree::of(&good)), Vec::<String>::new());
