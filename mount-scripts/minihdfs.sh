@@ -6,7 +6,8 @@
 # flag. Called by: tests, demo.sh, and by hand.
 #
 # Hadoop 3.3.6 comes as single jars from Maven Central, 2.7.3 out of the source package of pyspark 2.4.8. The jars
-# and their sha256 are in minihdfs-3.3.6.jars and minihdfs-2.7.3.jars beside this script.
+# and their sha256 are in minihdfs/hadoop-3.3.6.jars and minihdfs/hadoop-2.7.3.jars; minihdfs/*.sh are parts of this script.
+# shellcheck disable=SC2034 # some settings are read by the parts only
 set -euo pipefail
 
 usage() {
@@ -22,7 +23,7 @@ minihdfs.sh COMMAND: a real HDFS (NameNode and DataNodes) on loopback, for devel
                     they reach it only while a proxy listens there
         --conf      a property of hdfs-site.xml; may be repeated, the last one counts
   stop              SIGKILL every process of the instance; files stay
-  status            each process: up, paused or down, pid, memory in MiB
+  status            each process: up, paused or down, pid, memory in MiB; of a NameNode: active or standby
   conf              print the folder to use as a client's HADOOP_CONF_DIR
   wait [N]          until N DataNodes (default: all that were started) are live and safe mode is off, 60 s at most
 
@@ -67,28 +68,11 @@ RUN=$(realpath -m -- "${MINIHDFS_HOME:-$CACHE/run}")
 JARHOME=$(realpath -m -- "${MINIHDFS_JARS:-$CACHE}")
 BASE=${MINIHDFS_PORT:-29000}
 BLOCK=${MINIHDFS_BLOCK:-1048576}
+[[ $RUN$JARHOME != *[[:space:]:%]* ]] || { echo "minihdfs: no white space, ':' or '%' in the home and jar folders, please: $RUN $JARHOME" >&2; exit 2; }
 JAVA=${JAVA_HOME:+$JAVA_HOME/bin/}java
 NNHEAP=${MINIHDFS_NN_HEAP:-192m}
 DNHEAP=${MINIHDFS_DN_HEAP:-128m}
 DATANODES_MAX=9 # RS-6-3 wants nine; also the last that fits the ports and the proxy addresses
-MAVEN_PLUGIN=org.apache.maven.plugins:maven-dependency-plugin:3.6.1
-PYSPARK=2.4.8
-PYSPARK_SHA256=3a19b71b8dc8dd91ebc943604a05e1ab01bce052456d42937035632d852d78dc
-
-# What Hadoop 3.3.6 (and 2.7.3) needs on Java 17 with SIMPLE auth: no --add-opens and no --add-exports. Kerberos would
-# want --add-exports java.security.jgss/sun.security.krb5=ALL-UNNAMED (not tried). The flags below are for size and
-# speed only:
-# -XX:+UseSerialGC            one GC thread instead of G1's set: less memory
-# -XX:TieredStopAtLevel=1     C1 only: start-up is most of a test server's life
-# -XX:-UsePerfData            no mapped hsperfdata file
-# -Xss256k                    HDFS starts about 80 threads a process
-# -Djava.net.preferIPv4Stack  Hadoop is IPv4 only
-JOPTS=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss256k -Djava.net.preferIPv4Stack=true)
-
-# hdfs-site.xml holds ${minihdfs.*}, so that one file serves all DataNodes. The NameNode parses
-# dfs.datanode.address too, so every JVM must define them all.
-DNPROPS=(-Dminihdfs.dn=0 -Dminihdfs.xfer=0 -Dminihdfs.ipc=0 -Dminihdfs.http=0 -Dminihdfs.host=127.0.0.1)
-
 say() { echo "minihdfs: $*" >&2; }
 die() { say "$*"; exit 1; }
 die_usage() { say "$* (see minihdfs.sh --help)"; exit 2; }
@@ -97,360 +81,10 @@ number() { # VALUE MIN MAX NAME
   if ! [[ $1 =~ ^[0-9]{1,9}$ ]] || ((10#$1 < $2 || 10#$1 > $3)); then die_usage "$4 must be $2 to $3, not '$1'"; fi
 }
 
-# ---------------------------------------------------------------------------------------------------------------
-# Jars
-# ---------------------------------------------------------------------------------------------------------------
-
-use_line() { # LINE
-  LINE=$1
-  LIST=$HERE/minihdfs-$LINE.jars
-  JARS=$JARHOME/$LINE
-  [ -f "$LIST" ] || die_usage "MINIHDFS_HADOOP must be 3.3.6 or 2.7.3, not '$LINE'"
-}
-
-listed() { grep -v '^#' "$LIST"; } # "sha256  what" a line; what = a file name or Maven coordinates
-file_name() { # of group:artifact:version[:classifier] or of a plain file name
-  local part
-  IFS=: read -ra part <<<"$1"
-  if [ ${#part[@]} = 1 ]; then echo "$1"; else echo "${part[1]}-${part[2]}${part[3]:+-${part[3]}}.jar"; fi
-}
-
-# A folder gets its name only after every sum was right, and remembers which list that was.
-have_jars() { [ -f "$JARS/list" ] && cmp -s "$JARS/list" "$LIST"; }
-
-check_jars() { # FOLDER
-  local sum what name
-  while read -r sum what; do
-    name=$(file_name "$what")
-    [ -f "$1/$name" ] || die "$name is missing in $1; remove that folder and run \`minihdfs.sh fetch\`"
-    echo "$sum  $1/$name"
-  done < <(listed) >"$1/.sums"
-  sha256sum --check --quiet --strict "$1/.sums" >&2 ||
-    die "a jar is not the pinned one ($LIST). Remove $1 and what the download kept (~/.m2, pip's cache), then fetch again"
-  rm -f "$1/.sums"
-}
-
-get_maven() { # FOLDER; 3 = Maven Central cannot be reached
-  local tmp=$1.maven what part code=0
-  need mvn maven
-  mkdir -p "$tmp"
-  # Every jar by name and nothing transitive: the list alone decides what is on the class path.
-  {
-    echo '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-    echo '<groupId>minihdfs</groupId><artifactId>minihdfs</artifactId><version>1</version><packaging>pom</packaging>'
-    echo '<dependencies>'
-    while read -r _ what; do
-      IFS=: read -ra part <<<"$what"
-      printf '<dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version>' "${part[@]:0:3}"
-      if [ -n "${part[3]:-}" ]; then printf '<classifier>%s</classifier>' "${part[3]}"; fi
-      echo '<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>'
-    done < <(listed)
-    echo '</dependencies></project>'
-  } >"$tmp/pom.xml"
-  # -U: a download that failed once would otherwise count as missing for a day.
-  timeout 900 mvn -B -U -q -f "$tmp/pom.xml" "$MAVEN_PLUGIN:copy-dependencies" "-DoutputDirectory=$1" \
-    >"$tmp/log" 2>&1 || code=$?
-  if [ $code != 0 ]; then
-    if [ $code = 124 ] || grep -qE 'Could not transfer|Cannot access|UnknownHost|Connection (refused|timed out)' "$tmp/log"; then
-      sed -n '1,3p' "$tmp/log" | cut -c1-300 >&2
-      return 3
-    fi
-    tail -n 15 "$tmp/log" >&2
-    die "mvn could not copy the jars of Hadoop $LINE"
-  fi
-  rm -rf "$tmp"
-}
-
-get_pip() { # FOLDER
-  local tmp=$1.pip what
-  need python3 'python3 python3-venv'
-  mkdir -p "$tmp"
-  # pip asks a source package for its metadata, which runs its setup.py: that wants an old setuptools, and wheel.
-  # Give it both in a throw-away venv. (With build isolation it fails: pypandoc has no `convert` any more; with a
-  # system setuptools it fails on `bdist_wheel`.)
-  python3 -m venv "$tmp/venv" >&2 || die "python3 cannot make a venv: apt-get install python3-venv"
-  {
-    "$tmp/venv/bin/pip" install -q 'setuptools<70' wheel &&
-      "$tmp/venv/bin/pip" download -q --no-deps --no-build-isolation --no-binary :all: -d "$tmp" "pyspark==$PYSPARK"
-  } >&2 || die "pip could not download pyspark $PYSPARK, which holds the jars of Hadoop $LINE"
-  echo "$PYSPARK_SHA256  $tmp/pyspark-$PYSPARK.tar.gz" | sha256sum --check --quiet - >&2 ||
-    die "pyspark-$PYSPARK.tar.gz is not the pinned file"
-  while read -r _ what; do echo "pyspark-$PYSPARK/deps/jars/$what"; done < <(listed) >"$tmp/files"
-  tar xzf "$tmp/pyspark-$PYSPARK.tar.gz" -C "$1" --strip-components 3 -T "$tmp/files"
-  rm -rf "$tmp"
-}
-
-get_jars() { # 3 = Maven Central cannot be reached
-  local part=$JARS.part code=0
-  rm -rf "$part" "$part.maven" "$part.pip"
-  mkdir -p "$part"
-  say "fetching Hadoop $LINE into $JARS"
-  if [ "$LINE" = 2.7.3 ]; then get_pip "$part"; else get_maven "$part" || code=$?; fi
-  if [ $code != 0 ]; then rm -rf "$part" "$part.maven"; return $code; fi
-  check_jars "$part"
-  cp "$LIST" "$part/list"
-  rm -rf "$JARS"
-  mv "$part" "$JARS"
-}
-
-choose_line() { # sets LINE and its jars, downloading them if they are not there
-  local code=0
-  use_line "${MINIHDFS_HADOOP:-3.3.6}"
-  if have_jars; then return 0; fi
-  mkdir -p "$JARHOME"
-  exec 9>"$JARHOME/lock" # two first starts at once: the second waits and finds the jars
-  flock 9
-  if ! have_jars; then get_jars || code=$?; fi
-  if [ $code = 3 ] && [ -z "${MINIHDFS_HADOOP:-}" ]; then
-    say "WARNING: Maven Central cannot be reached, so this is Hadoop 2.7.3, not 3.3.6 (no erasure coding, no observer reads)"
-    use_line 2.7.3
-    code=0
-    if ! have_jars; then get_jars || code=$?; fi
-  fi
-  exec 9>&-
-  [ $code = 0 ] || die "Maven Central cannot be reached; MINIHDFS_HADOOP=2.7.3 takes the older line by pip"
-}
-
-fetch_webhdfs() { # Hadoop 2.7.3 only: jersey 1.19.3 out of Debian's packages, unpacked without their 40 dependencies
-  if [ -f "$JARS/webhdfs/jersey1-server.jar" ]; then return 0; fi
-  local tmp
-  need apt-get apt
-  tmp=$(mktemp -d)
-  chmod 755 "$tmp" # apt downloads as another user
-  (
-    cd "$tmp"
-    apt-get download -q libjersey1-core-java libjersey1-server-java libjersey1-servlet-java \
-      libjsr311-api-java libasm-java >/dev/null 2>&1 || die "apt-get download of jersey failed (apt-get update first?)"
-    for deb in *.deb; do dpkg -x "$deb" x; done
-  )
-  mkdir -p "$JARS/webhdfs"
-  cp "$tmp"/x/usr/share/java/{jersey1-server,jersey1-core,jersey1-servlet,jsr311-api-1.1.1,asm-9.4}.jar "$JARS/webhdfs/"
-  rm -rf "$tmp"
-}
-
-jar_path() { local IFS=:; local jar=("$JARS"/*.jar); echo "${jar[*]}"; }
-
-# Jars first: a class-data archive wants its class path as a prefix. Then the configuration folder, then $RUN for the
-# empty webapps. jersey's jars (2.7.3) stand before javax.ws.rs-api 2.
-class_path() { # CONF
-  local first=
-  if [ "$WEBHDFS" = 1 ] && [ "$LINE" = 2.7.3 ]; then first=$(printf '%s:' "$JARS"/webhdfs/*.jar); fi
-  echo "$first$(jar_path):$1:$RUN"
-}
-
-# ---------------------------------------------------------------------------------------------------------------
-# Configuration
-# ---------------------------------------------------------------------------------------------------------------
-
-prop() { # KEY VALUE
-  local value=${2//&/&amp;}
-  value=${value//</&lt;}
-  printf '<property><name>%s</name><value>%s</value></property>\n' "$1" "$value"
-}
-bool() { if [ "$1" = 1 ]; then echo true; else echo false; fi; }
-nn_rpc() { echo $((BASE + 2 * $1)); }
-nn_http() { echo $((BASE + 2 * $1 + 1)); }
-dn_port() { echo $((BASE + 100 + 10 * $1)); }
-
-core_site() {
-  echo '<configuration>'
-  if [ "$HA" = 1 ]; then prop fs.defaultFS hdfs://mini; else prop fs.defaultFS "hdfs://127.0.0.1:$(nn_rpc 0)"; fi
-  prop hadoop.tmp.dir "$RUN/tmp"
-  # No id(1) call per user, and three users with known groups:
-  prop hadoop.user.group.static.mapping.overrides "root=supergroup;alice=staff,users;bob=users"
-  prop ipc.client.connect.max.retries 3
-  prop fs.trash.interval 0
-  echo '</configuration>'
-}
-
-hdfs_site() {
-  local extra i
-  echo '<configuration>'
-  prop dfs.replication $((N < 3 ? N : 3))
-  prop dfs.blocksize "$BLOCK"                          # 1 MiB: many HDFS blocks in a small file
-  prop dfs.namenode.fs-limits.min-block-size 512       # the default of 1 MiB refuses small HDFS blocks
-  prop dfs.namenode.acls.enabled true
-  prop dfs.namenode.accesstime.precision 0             # reads write no edit
-  prop dfs.namenode.handler.count 4
-  prop dfs.namenode.name.dir "file://$RUN/name\${minihdfs.nn}"
-  prop dfs.namenode.edits.noeditlogchannelflush true   # no fsync per edit
-  prop dfs.namenode.safemode.extension 0               # leave safe mode at once
-  prop dfs.namenode.safemode.min.datanodes 1
-  prop dfs.heartbeat.interval 1
-  prop dfs.namenode.heartbeat.recheck-interval 1000    # DataNode dead after 2*1 s + 10*1 s = 12 s (default 10.5 min)
-  prop dfs.namenode.stale.datanode.interval 3000
-  prop dfs.namenode.replication.interval 1
-  prop dfs.namenode.datanode.registration.ip-hostname-check false # no reverse DNS
-  prop dfs.ha.automatic-failover.enabled false
-  prop dfs.webhdfs.enabled "$(bool "$WEBHDFS")"        # 2.7.3: needs the jersey 1 jars
-  prop dfs.datanode.data.dir "file://$RUN/data\${minihdfs.dn}"
-  prop dfs.datanode.address "127.0.0.1:\${minihdfs.xfer}"
-  prop dfs.datanode.ipc.address "127.0.0.1:\${minihdfs.ipc}"
-  prop dfs.datanode.http.address "127.0.0.1:\${minihdfs.http}"
-  prop dfs.datanode.hostname "\${minihdfs.host}"       # an IP literal will do: where a proxy listens
-  prop dfs.datanode.handler.count 2
-  prop dfs.datanode.scan.period.hours -1               # no block scanner
-  prop dfs.datanode.directoryscan.interval 21600
-  prop dfs.client.use.datanode.hostname "$(bool "$PROXY")"
-  for extra in ${EXTRA[@]+"${EXTRA[@]}"}; do prop "${extra%%=*}" "${extra#*=}"; done
-  if [ "$HA" = 1 ]; then
-    prop dfs.ha.namenode.id "nn\${minihdfs.nn}"        # both NameNodes on one host: say which one this is
-    prop dfs.nameservices mini
-    prop dfs.ha.namenodes.mini nn0,nn1
-    for i in 0 1; do
-      prop "dfs.namenode.rpc-address.mini.nn$i" "127.0.0.1:$(nn_rpc $i)"
-      prop "dfs.namenode.http-address.mini.nn$i" "127.0.0.1:$(nn_http $i)"
-    done
-    prop dfs.namenode.shared.edits.dir "file://$RUN/shared" # a shared folder instead of JournalNodes
-    prop dfs.client.failover.proxy.provider.mini \
-      org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider
-    prop dfs.ha.fencing.methods 'shell(/bin/true)'
-    prop dfs.ha.tail-edits.period 1
-    prop dfs.ha.log-roll.period 2
-  else
-    prop dfs.namenode.rpc-address "127.0.0.1:$(nn_rpc 0)"
-    prop dfs.namenode.http-address "127.0.0.1:$(nn_http 0)"
-  fi
-  echo '</configuration>'
-}
-
-write_conf() {
-  mkdir -p "$RUN/conf" "$RUN/client"
-  core_site >"$RUN/conf/core-site.xml"
-  hdfs_site >"$RUN/conf/hdfs-site.xml"
-  cat >"$RUN/conf/log4j.properties" <<'LOG4J'
-log4j.rootLogger=${minihdfs.loglevel},A
-log4j.appender.A=org.apache.log4j.ConsoleAppender
-log4j.appender.A.target=System.err
-log4j.appender.A.layout=org.apache.log4j.PatternLayout
-log4j.appender.A.layout.ConversionPattern=%d{ISO8601} %p %c{1}: %m%n
-log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=INFO
-log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
-LOG4J
-  # Clients get the same without the ${minihdfs.*} lines (hdfs-native does not expand variables).
-  local file
-  for file in core-site.xml hdfs-site.xml; do grep -vF "\${minihdfs" "$RUN/conf/$file" >"$RUN/client/$file"; done
-  cp "$RUN/conf/log4j.properties" "$RUN/client/"
-}
-
-# ---------------------------------------------------------------------------------------------------------------
-# Processes
-# ---------------------------------------------------------------------------------------------------------------
-
-# Every JVM carries these two on its command line: that, and not the pid in a file, says what belongs to this instance.
-mark_home() { echo "-Dminihdfs.home=$RUN"; }
-pids_of() { # ARGUMENT: pids of the processes whose command line has it as one whole argument
-  local path
-  grep -lzxF -- "$1" /proc/[0-9]*/cmdline 2>/dev/null | while IFS=/ read -r _ _ path _; do
-    grep -qzxF -- "$(mark_home)" "/proc/$path/cmdline" 2>/dev/null && echo "$path"
-  done || true
-}
-pid_of() { # NAME: of a running process, else nothing
-  local pid
-  pid=$(cat "$RUN/$1.pid" 2>/dev/null) && grep -qzxF -- "$(mark_home)" "/proc/$pid/cmdline" 2>/dev/null || return 1
-  echo "$pid"
-}
-alive() { pid_of "$1" >/dev/null; }
-is_paused() { grep -q '^State:.T' "/proc/$(pid_of "$1")/status" 2>/dev/null; }
-
-spawn() { # NAME HEAP CLASS -Dprops..
-  local name=$1 heap=$2 class=$3
-  shift 3
-  local kind=${name%%[0-9]*} cds=()
-  if [ -n "${CDS_DUMP:-}" ]; then
-    cds=(-Xshare:off -XX:DumpLoadedClassList="$JARS/$kind.lst")
-  elif [ -f "$JARS/$kind.jsa" ]; then
-    cds=(-XX:SharedArchiveFile="$JARS/$kind.jsa" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off)
-  fi
-  setsid "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx"$heap" -Dminihdfs.loglevel=INFO \
-    "${DNPROPS[@]}" "$@" -cp "$(class_path "$RUN/conf")" "$class" </dev/null >>"$RUN/$name.log" 2>&1 &
-  echo $! >"$RUN/$name.pid"
-  disown
-}
-
-spawn_nn() { spawn "nn$1" "$NNHEAP" org.apache.hadoop.hdfs.server.namenode.NameNode "-Dminihdfs.nn=$1"; }
-
-spawn_dn() {
-  local port host=127.0.0.1
-  port=$(dn_port "$1")
-  # With --proxy clients are told another loopback address and the same port: a proxy listens there.
-  if [ "$PROXY" = 1 ]; then host=127.0.1.$((10 + $1)); fi
-  spawn "dn$1" "$DNHEAP" org.apache.hadoop.hdfs.server.datanode.DataNode "-Dminihdfs.dn=$1" \
-    "-Dminihdfs.xfer=$port" "-Dminihdfs.ipc=$((port + 1))" "-Dminihdfs.http=$((port + 2))" "-Dminihdfs.host=$host"
-}
-
-tool() { # CLASS ARGS..: a Java client
-  local cds=()
-  if [ -z "${CDS_DUMP:-}" ] && [ -f "$JARS/nn.jsa" ]; then
-    cds=(-XX:SharedArchiveFile="$JARS/nn.jsa" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off)
-  fi
-  "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx256m -Dminihdfs.loglevel="${LOGLEVEL:-WARN}" \
-    -Dminihdfs.nn=0 "${DNPROPS[@]}" -cp "$(class_path "$RUN/${TOOLCONF:-client}")" "$@"
-}
-fs_shell() { tool org.apache.hadoop.fs.FsShell "$@"; }
-haadmin() { tool org.apache.hadoop.hdfs.tools.DFSHAAdmin "$@"; }
-
-load() { # what `start` was told
-  [ -f "$RUN/state" ] || die "no instance in $RUN: minihdfs.sh start"
+for part in jars conf process audit; do
   # shellcheck source=/dev/null
-  . "$RUN/state"
-  use_line "$LINE"
-}
-
-save() {
-  printf '%s=%q\n' LINE "$LINE" BASE "$BASE" N "$N" HA "$HA" WEBHDFS "$WEBHDFS" PROXY "$PROXY" >"$RUN/state"
-  echo "EXTRA=(${EXTRA[*]+"${EXTRA[*]@Q}"})" >>"$RUN/state"
-}
-
-listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
-
-jmx() { # I QUERY; empty when there is no answer. HTTP/1.0, so the end of the answer is the end of the connection
-  local line body=0
-  {
-    printf 'GET /jmx?qry=%s HTTP/1.0\r\n\r\n' "$2" >&3
-    while IFS= read -r -t 2 line <&3 || [ -n "$line" ]; do
-      if [ $body = 1 ]; then printf '%s\n' "$line"; elif [ "$line" = $'\r' ]; then body=1; fi
-    done
-  } 3<>"/dev/tcp/127.0.0.1/$(nn_http "$1")" 2>/dev/null || true
-}
-
-log_tail() { # NAME
-  say "the end of $RUN/$1.log:"
-  grep -vE '^/?\*+/?$|STARTUP_MSG|SHUTDOWN_MSG' "$RUN/$1.log" | tail -n 20 | cut -c1-300 >&2 || true
-}
-
-wait_port() { # PORT NAME
-  local tries=0
-  until listens "$1"; do
-    if ! alive "$2"; then log_tail "$2"; die "$2 ended"; fi
-    tries=$((tries + 1))
-    if [ $tries -ge 600 ]; then log_tail "$2"; die "$2: port $1 is not open after 30 s"; fi
-    sleep 0.05
-  done
-}
-
-wait_ready() { # I COUNT: NameNode I sees COUNT live DataNodes and has left safe mode
-  local tries=0 state name
-  while :; do
-    state=$(jmx "$1" 'Hadoop:service=NameNode,name=FSNamesystemState')
-    if grep -q "\"NumLiveDataNodes\" : $2," <<<"$state" && grep -q '"FSState" : "Operational"' <<<"$state"; then
-      return 0
-    fi
-    if [ -n "${STARTING:-}" ]; then
-      for name in $STARTING; do
-        if ! alive "$name"; then log_tail "$name"; die "$name ended"; fi
-      done
-    elif ! alive "nn$1"; then
-      die "nn$1 is not running"
-    fi
-    tries=$((tries + 1))
-    if [ $tries -ge 600 ]; then
-      log_tail "nn$1"
-      die "not ready after 60 s: $(grep -oE '"(NumLiveDataNodes|FSState)" : [^,]*' <<<"$state" | tr '\n' ' '), $2 DataNodes wanted"
-    fi
-    sleep 0.1
-  done
-}
+  . "$HERE/minihdfs/$part.sh"
+done
 
 check_ports() { # every port that the instance is going to bind
   local i port uses=()
@@ -471,13 +105,23 @@ clean_home() { # FRESH: a home is empty, or ours and of the same kind
   if [ -e "$RUN" ] && [ ! -e "$RUN/state" ] && [ -n "$(ls -A "$RUN")" ]; then
     die "$RUN is not empty and not a home of minihdfs; set MINIHDFS_HOME to another folder"
   fi
-  if [ "$1" = 1 ]; then rm -rf "$RUN"; fi
   mkdir -p "$RUN"
+  if [ "$1" = 1 ]; then find "$RUN" -mindepth 1 -delete; fi # not the folder itself: it may be a mount point
   if [ -e "$RUN/state" ] && [ -d "$RUN/name0/current" ]; then
     # shellcheck source=/dev/null
     was=$(. "$RUN/state"; echo "Hadoop $LINE, ha=$HA")
     [ "$was" = "Hadoop $LINE, ha=$HA" ] || die "$RUN holds files of $was, not of Hadoop $LINE, ha=$HA; use --fresh"
   fi
+}
+
+stop_failed() { # CODE: leave no process of a start that failed or was interrupted
+  trap - EXIT
+  if [ "$1" != 0 ]; then
+    stop
+    sleep 0.2 # one that was just forked did not carry the mark yet
+    stop
+  fi
+  exit "$1"
 }
 
 start() {
@@ -498,21 +142,22 @@ start() {
   number "$BASE" 1024 65000 MINIHDFS_PORT
   number "$BLOCK" 512 999999999 MINIHDFS_BLOCK
   need "$JAVA" openjdk-17-jre-headless
-  if [ -n "$(pids_of "$(mark_home)")" ]; then die "an instance is running in $RUN: minihdfs.sh stop"; fi
+  if [ -n "$(pids_of_home)" ]; then die "an instance is running in $RUN: minihdfs.sh stop"; fi
   choose_line
   if [ $WEBHDFS = 1 ] && [ "$LINE" = 2.7.3 ]; then fetch_webhdfs; fi
   check_ports
   clean_home $fresh
-  trap 'code=$?; trap - EXIT; if [ $code != 0 ]; then stop; fi; exit $code' EXIT
+  trap 'stop_failed $?' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
   # HttpServer2 wants webapps/NAME on the class path. They are not in the jars; empty ones do.
   for webapp in hdfs datanode secondary journal; do mkdir -p "$RUN/webapps/$webapp/WEB-INF"; done
   save
   write_conf
+  rm -f "$RUN"/*.log
   if [ ! -d "$RUN/name0/current" ]; then
     TOOLCONF=conf LOGLEVEL=INFO tool org.apache.hadoop.hdfs.server.namenode.NameNode -format -clusterid mini \
-      -nonInteractive -force >"$RUN/format.log" 2>&1 || { log_tail format; die "formatting the NameNode failed"; }
+      -nonInteractive -force >"$RUN/format.log" 2>&1 || { log_tail format; rm -rf "$RUN/name0"; die "formatting the NameNode failed"; }
     if [ $HA = 1 ]; then cp -r "$RUN/name0" "$RUN/name1"; fi # = -bootstrapStandby, without its JVM
   fi
   launch
@@ -538,22 +183,12 @@ launch() {
   STARTING=
 }
 
-stop() { # SIGKILL: nothing here is worth a clean end
-  local pids tries=0
-  while pids=$(pids_of "$(mark_home)") && [ -n "$pids" ]; do
-    # shellcheck disable=SC2086 # one word a pid
-    kill -9 $pids 2>/dev/null || true
-    tries=$((tries + 1))
-    [ $tries -lt 200 ] || die "processes do not end: ${pids//$'\n'/ }"
-    sleep 0.05
-  done
-  rm -f "$RUN"/*.pid
-}
-
 # Class-data archives. One run lists the classes that get loaded, then -Xshare:dump writes them; its class path may
 # hold jars only ("Cannot have non-empty directory in paths").
 cds() {
   local kind java
+  exec 9>"$JARHOME/lock" # one at a time; whoever waited finds them
+  flock 9
   java=$("$JAVA" -version 2>&1)
   if [ "${1:-}" != --force ] && [ -f "$JARS/nn.jsa" ] && [ -f "$JARS/dn.jsa" ] && [ "$(cat "$JARS/java" 2>/dev/null)" = "$java" ]; then
     say "the archives of Hadoop $LINE are there"
@@ -577,122 +212,7 @@ cds() {
   done
   rm -f "$JARS"/*.lst "$JARS/cds.log"
   echo "$java" >"$JARS/java"
-}
-
-# ---------------------------------------------------------------------------------------------------------------
-# Faults, audit log, status
-# ---------------------------------------------------------------------------------------------------------------
-
-member() { # dn|nn I
-  if [ "$1" = dn ]; then number "${2:-}" 0 $((N - 1)) "the DataNode's number"; fi
-  if [ "$1" = nn ]; then number "${2:-}" 0 "$HA" "the NameNode's number"; fi
-}
-
-fault() { # kill|term|pause|resume NAME
-  local pid tries=0
-  pid=$(pid_of "$2") || die "$2 is not running"
-  case $1 in
-    pause) kill -STOP "$pid" ;;
-    resume) kill -CONT "$pid" ;;
-    kill) kill -KILL "$pid" ;;
-    term) kill -TERM "$pid" ;;
-  esac
-  while [[ $1 == kill || $1 == term ]] && alive "$2"; do
-    tries=$((tries + 1))
-    [ $tries -lt 600 ] || die "$2 (pid $pid) has not ended after 30 s"
-    sleep 0.05
-  done
-}
-
-start_nn() {
-  if alive "nn$1"; then die "nn$1 is already running"; fi
-  spawn_nn "$1"
-  wait_port "$(nn_rpc "$1")" "nn$1"
-}
-
-start_dn() { # until each NameNode that answers has registered it
-  local from=0 want=0 i tries=0
-  if alive "dn$1"; then die "dn$1 is already running"; fi
-  if [ -f "$RUN/dn$1.log" ]; then from=$(stat -c %s "$RUN/dn$1.log"); fi
-  for ((i = 0; i <= HA; i++)); do
-    if alive "nn$i" && ! is_paused "nn$i"; then want=$((want + 1)); fi
-  done
-  spawn_dn "$1"
-  wait_port "$(($(dn_port "$1") + 1))" "dn$1"
-  until [ "$(tail -c "+$((from + 1))" "$RUN/dn$1.log" | grep -c 'successfully registered with NN')" -ge $want ]; do
-    if ! alive "dn$1"; then log_tail "dn$1"; die "dn$1 ended"; fi
-    tries=$((tries + 1))
-    if [ $tries -ge 300 ]; then log_tail "dn$1"; die "dn$1 is not registered after 30 s"; fi
-    sleep 0.1
-  done
-}
-
-failover() { # I. A NameNode that is dead or paused cannot be asked to stand by: nothing fences it here
-  local other=nn$((1 - $1))
-  if alive "$other" && ! is_paused "$other"; then haadmin -transitionToStandby "$other"; fi
-  haadmin -transitionToActive --forceactive "nn$1" </dev/null
-}
-
-status() {
-  local name i pid state
-  echo "Hadoop $LINE, ports from $BASE, home $RUN"
-  for name in $(for ((i = 0; i <= HA; i++)); do echo "nn$i"; done; for ((i = 0; i < N; i++)); do echo "dn$i"; done); do
-    if pid=$(pid_of "$name"); then
-      state=up
-      if is_paused "$name"; then state=paused; fi
-      echo "$name $state pid $pid rss $(awk '/VmRSS/{print int($2/1024)}' "/proc/$pid/status") MiB"
-    else
-      echo "$name down"
-    fi
-  done
-}
-
-# Audit lines: "DATE INFO audit: allowed=true<TAB>ugi=root (auth:SIMPLE)<TAB>ip=/127.0.0.1<TAB>cmd=open<TAB>src=/f<TAB>..".
-# ugi matches without its "(auth:..)".
-audit() {
-  local action=print since='' i from filters=()
-  case ${1:-} in
-    mark)
-      for ((i = 0; i <= HA; i++)); do printf '%s ' "$(stat -c %s "$RUN/nn$i.log")"; done | sed 's/ $/\n/; s/ /,/g'
-      return 0
-      ;;
-    count) action=count; shift ;;
-  esac
-  while [ $# -gt 0 ]; do
-    case $1 in
-      --since) [[ ${2:-} =~ ^[0-9]+(,[0-9]+)?$ ]] || die_usage "--since wants a mark of 'audit mark', not '${2:-}'"; since=$2; shift ;;
-      allowed=* | ugi=* | ip=* | cmd=* | src=* | dst=* | perm=*) filters+=("$1") ;;
-      *) die_usage "audit does not know '$1'" ;;
-    esac
-    shift
-  done
-  for ((i = 0; i <= HA; i++)); do
-    from=0
-    if [ -n "$since" ]; then from=$(cut -d, -f$((i + 1)) <<<"$since"); fi
-    tail -c "+$((from + 1))" "$RUN/nn$i.log"
-  done | audit_filter $action ${filters[@]+"${filters[@]}"}
-}
-
-audit_filter() { # print|count FIELD=VALUE..; the values go by the environment, as awk -v would expand backslashes
-  local action=$1
-  shift
-  FILTERS=$(printf '%s\n' "$@") awk -F '\t' -v action="$action" '
-    BEGIN { wanted = split(ENVIRON["FILTERS"], want, "\n") }
-    !/ audit: allowed=/ { next }
-    {
-      first = $1; sub(/^.* audit: /, "", first)
-      hits = 0
-      for (w = 1; w <= wanted; w++) {
-        if (want[w] == "") { hits++; continue }
-        for (f = 1; f <= NF; f++) {
-          value = f == 1 ? first : $f
-          if (value ~ /^ugi=/) sub(/ .*/, "", value)
-          if (value == want[w] || (want[w] ~ /\*$/ && index(value, substr(want[w], 1, length(want[w]) - 1)) == 1)) { hits++; break }
-        }
-      }
-      if (hits == wanted) { total++; if (action == "print") print }
-    }
-    END { if (action == "count") print total + 0 }'
+  exec 9>&-
 }
 
 main() {
