@@ -1,0 +1,109 @@
+//! The command line of `lookupfs`, typed. Decides nothing.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Mounts HDFS paths read-only, with one cache for all mounts of a host.
+#[derive(Debug, Parser)]
+#[command(name = "lookupfs", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Mount a source; returns once every mount point answers.
+    Mount(MountArgs),
+    /// Unmount; never waits for the network.
+    Umount(UmountArgs),
+    /// Show counters, requests and bytes at the source.
+    Stats(StatsArgs),
+    /// The process behind the mounts; `mount` starts it.
+    #[command(hide = true)]
+    Daemon(DaemonArgs),
+}
+
+/// `lookupfs mount`.
+#[derive(Debug, Args)]
+#[command(after_help = OPTIONS_HELP)]
+pub struct MountArgs {
+    /// hdfs://NAMESERVICE/PATH, hdfs://HOST:PORT/PATH or file:///PATH.
+    pub source: String,
+    /// Directories to mount it on; each shows the same files.
+    #[arg(required = true)]
+    pub mount_points: Vec<PathBuf>,
+    /// Mount options, separated by commas; repeatable. They are listed below.
+    #[arg(short = 'o', value_name = "OPT,...")]
+    pub options: Vec<String>,
+    /// Stay in the foreground and log to stderr; the daemon is this process.
+    #[arg(long)]
+    pub foreground: bool,
+    /// The daemon to join or to start; mounts of one daemon share one cache.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub daemon: String,
+}
+
+/// `lookupfs umount`.
+#[derive(Debug, Args)]
+pub struct UmountArgs {
+    /// Mount points.
+    #[arg(required = true)]
+    pub mount_points: Vec<PathBuf>,
+    /// Unmount also while files are open; they stay readable until they are closed.
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// `lookupfs stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// A mount point of the daemon to ask.
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub mount_point: Option<PathBuf>,
+    /// Ask every daemon.
+    #[arg(long)]
+    pub all: bool,
+    /// One JSON object a daemon and line; bytes, counts and seconds.
+    #[arg(long)]
+    pub json: bool,
+    /// Set the counters of kernel requests to 0 after showing them.
+    #[arg(long)]
+    pub reset: bool,
+}
+
+/// `lookupfs daemon`.
+#[derive(Debug, Args)]
+pub struct DaemonArgs {
+    /// Its name.
+    #[arg(long)]
+    pub name: String,
+    /// Its options, as JSON.
+    #[arg(long)]
+    pub options: String,
+}
+
+/// The mount options, as `lookupfs mount --help` shows them; fs/CONFIG.md says more.
+const OPTIONS_HELP: &str = "\
+Mount options (-o); times are seconds unless they say ms, m or h; sizes take k, m, g (powers of 1024):
+  ttl=5                  how old what is known of a path may be
+  negative_ttl=1         how old the answer may be that nothing is there; at most 60
+  immutable              what is there never changes
+  deadline=60            every read ends within this
+  metadata_deadline=10   every other operation ends within this
+  uid=N, gid=N           owner and group of everything; else HDFS's, mapped by name
+  umask=0                octal bits taken from every mode
+  file_mode=M, dir_mode=M   octal modes instead of HDFS's
+  allow_other            let other users in; needs default_permissions
+  default_permissions    the kernel checks owner, group and mode
+  user=NAME              the user that HDFS sees
+  hadoop_conf=DIR        where core-site.xml and hdfs-site.xml are; else HADOOP_CONF_DIR
+Options of the whole daemon (the first mount decides):
+  memory=SIZE            memory for pages; default a quarter of the cgroup's or host's
+  page_size=16k          unit of the cache, 4k to 4m
+  max_inflight=64m       bytes being fetched at once
+  log=info               what is logged: error, warn, info, debug, or a filter
+Ignored: ro, auto, noauto, nofail, _netdev, x-*, and what mount(8) keeps for itself.";

@@ -1,0 +1,178 @@
+//! What the commands of `lookupfs` do.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::cli::{DaemonArgs, MountArgs, StatsArgs, UmountArgs};
+use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
+use crate::daemon::{self, Daemon, one_line};
+use crate::options::{self, DaemonOptions};
+use crate::sources::SourceKey;
+use crate::{launch, mount_point};
+
+/// How long a daemon may take to say its counters.
+const STATS_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a command failed; the text is one line that says what to do.
+#[derive(Debug, Error)]
+pub enum CommandError {
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// It did not work.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CommandError {
+    /// 2 for wrong usage, else 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CommandError::Usage(_) => 2,
+            CommandError::Failed(_) => 1,
+        }
+    }
+}
+
+type Done = Result<(), CommandError>;
+
+fn failed(error: impl std::error::Error + 'static) -> CommandError {
+    CommandError::Failed(one_line(&error))
+}
+
+/// `lookupfs mount`.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn mount(args: &MountArgs) -> Done {
+    let parsed = options::parse(&args.options.join(",")).map_err(CommandError::Usage)?;
+    let mut options = parsed.mount;
+    // The daemon may have been started from elsewhere: what the environment and the working directory say is
+    // settled here.
+    if options.hadoop_conf.is_none() {
+        options.hadoop_conf = std::env::var_os("HADOOP_CONF_DIR").map(PathBuf::from);
+    }
+    if let Some(conf) = &options.hadoop_conf {
+        options.hadoop_conf = Some(std::path::absolute(conf).map_err(failed)?);
+    }
+    let source = SourceKey::absolute(&args.source).map_err(CommandError::Usage)?;
+    SourceKey::parse(&source, &options).map_err(CommandError::Usage)?;
+    let mut mount_points = Vec::new();
+    for path in &args.mount_points {
+        mount_points.push(mount_point::prepare(path).map_err(failed)?);
+    }
+    let request = MountRequest {
+        source,
+        mount_points,
+        options,
+        daemon: parsed.daemon,
+        given: parsed.given.into_iter().map(str::to_owned).collect(),
+    };
+    if args.foreground {
+        return serve(&args.daemon, &request.daemon.clone(), Some(&request));
+    }
+    launch::mount(&args.daemon, &request).map_err(CommandError::Failed)?;
+    for path in &request.mount_points {
+        std::fs::metadata(path)
+            .map_err(|error| CommandError::Failed(format!("{}: it does not answer: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// `lookupfs umount`: all of them, also where one fails.
+///
+/// # Errors
+/// The first error.
+pub fn umount(args: &UmountArgs) -> Done {
+    let mut done = Ok(());
+    for path in &args.mount_points {
+        if let Err(error) = mount_point::unmount(path, args.lazy)
+            && done.is_ok()
+        {
+            done = Err(failed(error));
+        }
+    }
+    done
+}
+
+/// `lookupfs stats`.
+///
+/// # Errors
+/// If no daemon answers.
+pub fn stats(args: &StatsArgs) -> Done {
+    let wanted = match &args.mount_point {
+        Some(path) => Some(mount_point::absolute(path).map_err(failed)?),
+        None => None,
+    };
+    let mut shown = 0;
+    for socket in control::sockets().map_err(CommandError::Failed)? {
+        // Asked without a reset first: only the daemon of the mount point is reset.
+        let ask = |reset| control::ask(&socket, &Request::Stats { reset }, STATS_WAIT);
+        let stats = match ask(false) {
+            Ok(Answer::Stats(stats)) => stats,
+            Err(error) if control::nobody_listens(&error) => continue,
+            Ok(_) | Err(_) => {
+                eprintln!("lookupfs: {}: the daemon does not answer", socket.display());
+                continue;
+            }
+        };
+        let is_wanted =
+            wanted.as_ref().is_none_or(|path| stats.mounts.iter().any(|mount| mount.mount_point == *path));
+        if !is_wanted {
+            continue;
+        }
+        shown += 1;
+        let text = if args.json { serde_json::to_string(&stats).map_err(failed)? } else { stats.to_string() };
+        // A reader that has seen enough closes the pipe: that is no failure.
+        if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
+            return Ok(());
+        }
+        if args.reset {
+            ask(true).map_err(failed)?;
+        }
+    }
+    match (&args.mount_point, shown) {
+        (Some(path), 0) => {
+            let path = path.display();
+            Err(CommandError::Failed(format!("{path}: no daemon of this user serves it; `lookupfs stats --all` shows those that run")))
+        }
+        (None, 0) => Err(CommandError::Failed("no daemon of this user is running".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// `lookupfs daemon`: what `mount` starts in the background.
+///
+/// # Errors
+/// If the name is taken, or the socket cannot be had.
+pub fn daemon(args: &DaemonArgs) -> Done {
+    let options: DaemonOptions =
+        serde_json::from_str(&args.options).map_err(|error| CommandError::Usage(error.to_string()))?;
+    // Out of the terminal's session, so that its hang-up and Ctrl-C are not ours.
+    let _ = nix::unistd::setsid();
+    serve(&args.name, &options, None)
+}
+
+/// Runs a daemon in this process, with a first mount where there is one.
+fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> Done {
+    let filter = tracing_subscriber::EnvFilter::try_new(&options.log)
+        .map_err(|error| CommandError::Usage(format!("option log: {error}")))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let files = DaemonFiles::new(name).map_err(CommandError::Failed)?;
+    let _name = daemon::take_name(name, &files).map_err(CommandError::Failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let daemon = Daemon::new(name, options.clone(), runtime.handle().clone()).map_err(failed)?;
+    let listener = control::listen(&files.socket).map_err(failed)?;
+    if let Some(request) = first {
+        daemon.mount(request).map_err(CommandError::Failed)?;
+    }
+    let ended = runtime.block_on(daemon.run(listener)).map_err(failed);
+    // The socket goes while the name is still ours: whoever comes now starts a new daemon.
+    let _ = std::fs::remove_file(&files.socket);
+    // Requests that still wait for a source are not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    ended
+}

@@ -1,0 +1,187 @@
+//! The control socket: how `mount` joins a running daemon and `stats` asks it.
+//!
+//! One request and one answer a connection, each one line of JSON. The socket is in a directory that only its owner may
+//! enter, and is itself mode 0600.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::options::{DaemonOptions, MountOptions};
+use crate::stats::Stats;
+
+/// Longest line that is read.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// How long a peer may take to send its line.
+const LINE_WAIT: Duration = Duration::from_secs(10);
+
+/// What is asked of a daemon.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Mount a source.
+    Mount(Box<MountRequest>),
+    /// Show the counters.
+    Stats {
+        /// Set the counters to 0 afterwards.
+        reset: bool,
+    },
+}
+
+/// One `lookupfs mount`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MountRequest {
+    /// A source URL with its path.
+    pub source: String,
+    /// Absolute mount points.
+    pub mount_points: Vec<PathBuf>,
+    /// For these mounts.
+    pub options: MountOptions,
+    /// What a daemon started for this request would have.
+    pub daemon: DaemonOptions,
+    /// The names of the daemon's options that were given; a running daemon must agree with those.
+    pub given: Vec<String>,
+}
+
+/// What a daemon answers.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Done: every mount point answers.
+    Mounted,
+    /// The counters.
+    Stats(Box<Stats>),
+    /// It failed; one sentence for people.
+    Failed(String),
+    /// The daemon is ending; start another.
+    Ending,
+}
+
+/// Where daemons have their sockets, locks and logs: `$LOOKUPFS_RUN_DIR`, or `/run/lookupfs` for root, or a directory
+/// below `$XDG_RUNTIME_DIR`.
+///
+/// # Errors
+/// A sentence that says which variable to set.
+pub fn run_directory() -> Result<PathBuf, String> {
+    let directory = match (std::env::var_os("LOOKUPFS_RUN_DIR"), std::env::var_os("XDG_RUNTIME_DIR")) {
+        (Some(set), _) => PathBuf::from(set),
+        (None, _) if nix::unistd::geteuid().is_root() => PathBuf::from("/run/lookupfs"),
+        (None, Some(user)) => PathBuf::from(user).join("lookupfs"),
+        (None, None) => return Err("set LOOKUPFS_RUN_DIR to a directory of your own for the socket".to_owned()),
+    };
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)
+        .map_err(|error| format!("{}: cannot be made ({error}); set LOOKUPFS_RUN_DIR", directory.display()))?;
+    Ok(directory)
+}
+
+/// The files of one daemon in the run directory.
+#[derive(Clone, Debug)]
+pub struct DaemonFiles {
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Held by the daemon as long as it runs.
+    pub lock: PathBuf,
+    /// Held by `lookupfs mount` while it looks for a daemon or starts one.
+    pub start_lock: PathBuf,
+    /// What the daemon logs.
+    pub log: PathBuf,
+}
+
+impl DaemonFiles {
+    /// The files of the daemon `name`.
+    ///
+    /// # Errors
+    /// For a name that is no plain word, or without a run directory.
+    pub fn new(name: &str) -> Result<DaemonFiles, String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+            return Err(format!("daemon name {name:?}: use up to 64 letters, digits, - and _"));
+        }
+        let directory = run_directory()?;
+        let file = |extension: &str| directory.join(format!("{name}.{extension}"));
+        Ok(DaemonFiles {
+            socket: file("sock"),
+            lock: file("lock"),
+            start_lock: file("start"),
+            log: file("log"),
+        })
+    }
+}
+
+/// The sockets of all daemons in the run directory, dead ones included.
+///
+/// # Errors
+/// If the directory cannot be read.
+pub fn sockets() -> Result<Vec<PathBuf>, String> {
+    let directory = run_directory()?;
+    let entries = fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// Sends one request and waits for the answer, at most `patience`.
+///
+/// # Errors
+/// `NotFound` or `ConnectionRefused` where no daemon listens; others as the socket says.
+pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<Answer> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_write_timeout(Some(LINE_WAIT))?;
+    stream.set_read_timeout(Some(patience))?;
+    send(&stream, request)?;
+    receive(&stream)
+}
+
+/// Whether an error of [`ask`] says that no daemon listens.
+pub fn nobody_listens(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Listens on `socket`, which the caller owns by the daemon's lock.
+///
+/// # Errors
+/// As the socket says.
+pub fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Reads one request from a connection and answers it.
+///
+/// # Errors
+/// If the peer sends no request in time, or goes away.
+pub fn serve_one(stream: &UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
+    stream.set_read_timeout(Some(LINE_WAIT))?;
+    stream.set_write_timeout(Some(LINE_WAIT))?;
+    let request = receive(stream)?;
+    send(stream, &answer(request))
+}
+
+fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn receive<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed without a whole line"));
+    }
+    Ok(serde_json::from_slice(&line)?)
+}

@@ -1,0 +1,76 @@
+//! Counters of what the kernel asked, shared by all mounts of a daemon; `lookupfs stats` shows them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What the kernel asked of the daemon since it started. All values are counts, but for `bytes_read`.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
+
+        /// The values of [`Counters`] at one moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct CounterValues { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// The values now. They are read one after another, not at one instant.
+            pub fn values(&self) -> CounterValues {
+                CounterValues { $($name: self.$name.0.load(Relaxed),)* }
+            }
+
+            /// Sets all to 0.
+            pub fn reset(&self) {
+                $(self.$name.0.store(0, Relaxed);)*
+            }
+        }
+    };
+}
+
+/// One counter.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn add_one(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+}
+
+counters! {
+    /// LOOKUP requests.
+    lookups,
+    /// GETATTR requests.
+    getattrs,
+    /// OPEN requests; on a mount without messages for opens only the first one shows.
+    opens,
+    /// OPENDIR requests.
+    opendirs,
+    /// READDIR and READDIRPLUS requests.
+    readdirs,
+    /// READ requests.
+    reads,
+    /// READ requests answered at once from memory, on the thread that received them.
+    reads_at_once,
+    /// Bytes that READ requests were answered with.
+    bytes_read,
+    /// READLINK requests.
+    readlinks,
+    /// Version ioctls.
+    ioctls,
+    /// Requests that would write, answered EROFS.
+    refused_writes,
+    /// Requests answered with an errno other than "nothing is there" and EROFS.
+    errors,
+    /// Reads answered ESTALE because the file is no longer the version that was looked up.
+    changed,
+    /// Handlers that panicked; each was answered EIO. Always worth a bug report.
+    panics,
+}

@@ -1,0 +1,334 @@
+//! The daemon: one page cache, any number of sources and mounts, one control socket.
+//!
+//! Started by `lookupfs mount`, or in the foreground by it. Ends when its last mount has gone, or on SIGTERM.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lookupfs_cache::clock::Clock;
+use lookupfs_cache::config::CacheConfig;
+use lookupfs_cache::error::Error;
+use lookupfs_cache::namespace::{MaxAge, Namespace};
+use lookupfs_cache::page::PageSize;
+use lookupfs_cache::page_cache::PageCache;
+use lookupfs_cache::source::FileKind;
+use lookupfs_cache::version::SourcePath;
+use nix::fcntl::{Flock, FlockArg};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
+use crate::counters::Counters;
+use crate::filesystem::{Filesystem, Shared};
+use crate::mount_point;
+use crate::mounts::{MountPlan, Mounts};
+use crate::options::DaemonOptions;
+use crate::owner::Ids;
+use crate::sources::{OpenSource, SourceKey};
+use crate::stats::{MountStats, SourceStats, Stats};
+
+/// How long a daemon without any mount waits for the first one.
+const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
+/// How long ending waits for readers of a detached mount.
+const END_GRACE: Duration = Duration::from_secs(5);
+/// Control connections served at once.
+const CONNECTIONS_MAX: usize = 16;
+/// Share of the memory for pages that statuses and listings may have beside it.
+const NAMESPACE_SHARE: u64 = 16;
+/// The least of that share.
+const NAMESPACE_BYTES_MIN: u64 = 8 << 20;
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    name: String,
+    options: DaemonOptions,
+    runtime: Handle,
+    started: Instant,
+    shared: Shared,
+    sources: Mutex<HashMap<SourceKey, Arc<OpenSource>>>,
+    mounts: Arc<Mounts>,
+    /// One request to mount at a time: two for the same place would race.
+    mounting: Mutex<()>,
+    is_ending: AtomicBool,
+    connections: AtomicUsize,
+}
+
+impl Daemon {
+    /// A daemon without mounts; nothing runs yet.
+    ///
+    /// # Errors
+    /// If the options contradict each other.
+    pub fn new(name: &str, options: DaemonOptions, runtime: Handle) -> Result<Arc<Daemon>, Error> {
+        let config = CacheConfig {
+            memory_bytes: options.memory,
+            page_size: PageSize::new(options.page_size)?,
+            max_inflight_bytes: options.max_inflight,
+            ..CacheConfig::default()
+        };
+        let shared = Shared {
+            pages: PageCache::new(config, runtime.clone())?,
+            ids: Arc::new(Ids::default()),
+            counters: Arc::new(Counters::default()),
+        };
+        Ok(Arc::new(Daemon {
+            name: name.to_owned(),
+            options,
+            runtime,
+            started: Instant::now(),
+            shared,
+            sources: Mutex::default(),
+            mounts: Arc::default(),
+            mounting: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Mounts one source on all mount points of the request, or on none.
+    ///
+    /// # Errors
+    /// One sentence for people.
+    pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
+        let _one_at_a_time = self.mounting.lock();
+        self.agree(request)?;
+        let key = SourceKey::parse(&request.source, &request.options)?;
+        let source = self.source(&key, request)?;
+        let mut plans = Vec::new();
+        for path in &request.mount_points {
+            let path = mount_point::prepare(path).map_err(|error| one_line(&error))?;
+            if plans.iter().any(|plan: &MountPlan| plan.path == path) {
+                return Err(format!("{}: it is named twice", path.display()));
+            }
+            plans.push(MountPlan {
+                path,
+                source: request.source.clone(),
+                allow_other: request.options.allow_other,
+                default_permissions: request.options.default_permissions,
+                // The layers below end earlier; this is for what they forget.
+                deadline: request.options.deadline + request.options.metadata_deadline,
+            });
+        }
+        let root = self.root(&source.namespace, &key.root)?;
+        let mut done: Vec<PathBuf> = Vec::new();
+        for plan in &plans {
+            let filesystem = Filesystem::new(
+                source.namespace.clone(),
+                self.shared.clone(),
+                key.root.clone(),
+                root.clone(),
+                request.options.ttl,
+                request.options.owner,
+            );
+            if let Err(error) = self.mounts.mount(plan, filesystem, &self.runtime) {
+                // All or none: a host with half of its mounts looks healthy and is not.
+                self.runtime.block_on(self.mounts.unmount(&done, END_GRACE));
+                return Err(one_line(&error));
+            }
+            tracing::info!(source = %plan.source, path = %plan.path.display(), "mounted");
+            done.push(plan.path.clone());
+        }
+        Ok(())
+    }
+
+    /// Everything that is counted.
+    pub fn stats(&self) -> Stats {
+        let sources = self.sources.lock();
+        let mut sources: Vec<SourceStats> = sources
+            .values()
+            .map(|source| SourceStats { id: source.namespace.source().id().to_string(), requests: source.requests() })
+            .collect();
+        sources.sort_by(|a, b| a.id.cmp(&b.id));
+        Stats {
+            daemon: self.name.clone(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            options: self.options.clone(),
+            mounts: self
+                .mounts
+                .list()
+                .iter()
+                .map(|mounted| MountStats {
+                    mount_point: mounted.path.clone(),
+                    source: mounted.source.clone(),
+                    inodes: mounted.filesystem.inodes_held() as u64,
+                })
+                .collect(),
+            kernel: self.shared.counters.values(),
+            cache: serde_json::to_value(self.shared.pages.stats()).unwrap_or_default(),
+            sources,
+        }
+    }
+
+    /// Serves the control socket, until the last mount has gone or a signal says so; then takes all mounts down.
+    ///
+    /// # Errors
+    /// If signals or the socket cannot be had.
+    pub async fn run(self: Arc<Self>, listener: UnixListener) -> std::io::Result<()> {
+        let this = self.clone();
+        thread::Builder::new().name("control".into()).spawn(move || this.accept(&listener))?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let first_mount = tokio::time::sleep(FIRST_MOUNT_WAIT);
+        tokio::pin!(first_mount);
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => self.forget_metadata(),
+                () = self.mounts.wait_gone() => if self.end_if_idle() { return Ok(()) },
+                () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() { return Ok(()) },
+            }
+        }
+        self.is_ending.store(true, Ordering::SeqCst);
+        let paths: Vec<PathBuf> = self.mounts.list().iter().map(|mounted| mounted.path.clone()).collect();
+        self.mounts.unmount(&paths, END_GRACE).await;
+        Ok(())
+    }
+
+    /// SIGHUP: the next lookups go to the sources.
+    fn forget_metadata(&self) {
+        tracing::info!("forgetting statuses and listings");
+        for source in self.sources.lock().values() {
+            source.namespace.clear();
+        }
+    }
+
+    /// Ends, unless something is mounted or being mounted.
+    fn end_if_idle(&self) -> bool {
+        let Some(_nobody_mounts) = self.mounting.try_lock() else {
+            return false;
+        };
+        if !self.mounts.list().is_empty() {
+            return false;
+        }
+        // A request that comes now is answered `Ending`, and its sender starts another daemon.
+        self.is_ending.store(true, Ordering::SeqCst);
+        true
+    }
+
+    fn accept(self: Arc<Self>, listener: &UnixListener) {
+        for stream in listener.incoming().filter_map(Result::ok) {
+            if self.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+                self.connections.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let this = self.clone();
+            let serve = move || {
+                if let Err(error) = this.serve(&stream) {
+                    tracing::debug!(%error, "a control connection ended early");
+                }
+                this.connections.fetch_sub(1, Ordering::SeqCst);
+            };
+            if let Err(error) = thread::Builder::new().name("control".into()).spawn(serve) {
+                self.connections.fetch_sub(1, Ordering::SeqCst);
+                tracing::warn!(%error, "no thread for a control connection");
+            }
+        }
+    }
+
+    fn serve(self: &Arc<Self>, stream: &UnixStream) -> std::io::Result<()> {
+        control::serve_one(stream, |request| match request {
+            Request::Mount(_) if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
+            Request::Mount(request) => match self.mount(&request) {
+                Ok(()) => Answer::Mounted,
+                Err(reason) => Answer::Failed(reason),
+            },
+            Request::Stats { reset } => {
+                let stats = self.stats();
+                if reset {
+                    self.shared.counters.reset();
+                }
+                Answer::Stats(Box::new(stats))
+            }
+        })
+    }
+
+    /// The options that the request gives for the daemon must be those that it has.
+    fn agree(&self, request: &MountRequest) -> Result<(), String> {
+        let (have, want) = (&self.options, &request.daemon);
+        let differs = |name: &str| match name {
+            "memory" => have.memory != want.memory,
+            "page_size" => have.page_size != want.page_size,
+            "max_inflight" => have.max_inflight != want.max_inflight,
+            "log" => have.log != want.log,
+            _ => false,
+        };
+        match request.given.iter().find(|name| differs(name)) {
+            Some(name) => Err(format!(
+                "the daemon {} runs with another {name}; leave it out, or start another daemon with --daemon NAME",
+                self.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The source, shared with the mounts that already show it.
+    fn source(&self, key: &SourceKey, request: &MountRequest) -> Result<Arc<OpenSource>, String> {
+        let mut sources = self.sources.lock();
+        if let Some(open) = sources.get(&key.without_root()) {
+            return Ok(open.clone());
+        }
+        let memory = (self.options.memory / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN);
+        let _inside = self.runtime.enter();
+        let open = OpenSource::new(key, &request.options, memory, Clock::system())?;
+        let open = Arc::new(open);
+        sources.insert(key.without_root(), open.clone());
+        Ok(open)
+    }
+
+    fn root(
+        &self,
+        namespace: &Namespace,
+        path: &SourcePath,
+    ) -> Result<lookupfs_cache::namespace::Known<lookupfs_cache::source::FileStatus>, String> {
+        let now = MaxAge { positive: Duration::ZERO, negative: Duration::ZERO };
+        let source = namespace.source().id().clone();
+        match self.runtime.block_on(namespace.status(path, now)) {
+            Ok(known) if known.value.kind == FileKind::Directory => Ok(known),
+            Ok(_) => Err(format!("{source}{path}: it is not a directory; mount the directory that holds it")),
+            Err(error) => Err(format!("{source}: {}", one_line(&error))),
+        }
+    }
+}
+
+/// The lock that makes a daemon the only one of its name, for as long as the value lives.
+#[derive(Debug)]
+pub struct DaemonLock(#[expect(dead_code, reason = "held for its Drop")] Flock<File>);
+
+/// Takes the name of a daemon.
+///
+/// # Errors
+/// A sentence, if another process has it.
+pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> {
+    let file = File::options().create(true).append(true).mode(0o600).open(&files.lock);
+    let file = file.map_err(|error| format!("{}: {error}", files.lock.display()))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(DaemonLock(lock)),
+        Err((_, errno)) => {
+            Err(format!("a daemon named {name} is running already ({errno}); give another with --daemon NAME"))
+        }
+    }
+}
+
+/// An error and its causes on one line.
+pub fn one_line(error: &(dyn std::error::Error)) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line.replace('\n', " ")
+}

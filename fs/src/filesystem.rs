@@ -1,0 +1,320 @@
+//! One mount, with no word of FUSE: lookup, attributes, directories, reads.
+//!
+//! Called by [`crate::fuse`], which decodes and replies. Everything here either answers from memory or hands back a
+//! future; nothing waits. A regular file's inode stands for one version, so a read needs no handle and no state.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use lookupfs_cache::error::{Error, ErrorKind, Result};
+use lookupfs_cache::namespace::{Known, Namespace};
+use lookupfs_cache::page::ByteRange;
+use lookupfs_cache::page_cache::PageCache;
+use lookupfs_cache::source::{Entry, FileKind, FileStatus};
+use lookupfs_cache::version::{FileVersion, SourcePath, VersionId, is_file_name};
+
+use crate::answer::Answer;
+use crate::attributes::{Attributes, LookedUp, Shown, Ttl};
+use crate::counters::Counters;
+use crate::directory::{OpenDirectories, OpenDirectory};
+use crate::inode::{Inode, Inodes};
+use crate::kernel_cache::{Invalidator, OldEntry};
+use crate::owner::{Ids, OwnerConfig};
+
+/// What a mount shares with the other mounts of its daemon.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Pages of all sources.
+    pub pages: Arc<PageCache>,
+    /// Names to ids.
+    pub ids: Arc<Ids>,
+    /// What the kernel asked.
+    pub counters: Arc<Counters>,
+}
+
+/// One mount.
+#[derive(Debug)]
+pub struct Filesystem {
+    namespace: Arc<Namespace>,
+    shared: Shared,
+    inodes: Inodes,
+    directories: OpenDirectories,
+    /// Where to send word of names that have become old.
+    pub invalidator: Invalidator,
+    ttl: Ttl,
+    owner: OwnerConfig,
+    block_bytes: u32,
+}
+
+impl Filesystem {
+    /// A mount that shows the directory `root` of `namespace`, whose status the caller has just asked for.
+    pub fn new(
+        namespace: Arc<Namespace>,
+        shared: Shared,
+        root: SourcePath,
+        status: Known<FileStatus>,
+        ttl: Ttl,
+        owner: OwnerConfig,
+    ) -> Arc<Filesystem> {
+        let inodes = Inodes::new(namespace.source().id().clone(), root, status);
+        let block_bytes = shared.pages.page_size().bytes().min(u64::from(u32::MAX)) as u32;
+        Arc::new(Filesystem {
+            namespace,
+            shared,
+            inodes,
+            directories: OpenDirectories::default(),
+            invalidator: Invalidator::default(),
+            ttl,
+            owner,
+            block_bytes,
+        })
+    }
+
+    /// The counters shared by all mounts.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Inodes that the kernel holds beside the root.
+    pub fn inodes_held(&self) -> usize {
+        self.inodes.len()
+    }
+
+    /// The entry `name` of the directory `parent`.
+    pub fn lookup(self: &Arc<Self>, parent: u64, name: &[u8]) -> Answer<LookedUp> {
+        let path = match self.inode(parent).and_then(|parent| child(&parent.path, name)) {
+            Ok(path) => path,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let max_age = self.ttl.max_age();
+        if let Some(known) = self.namespace.known_status(&path, max_age) {
+            return Answer::Now(self.looked_up(&path, known));
+        }
+        let this = self.clone();
+        Answer::later(async move {
+            let asked = this.namespace.now();
+            match this.namespace.status(&path, max_age).await {
+                Ok(known) => {
+                    let known = Known { value: Some(known.value), asked: known.asked };
+                    this.looked_up(&path, known)
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    this.looked_up(&path, Known { value: None, asked })
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// The kernel gives back `lookups` answers that carried the inode `number`.
+    pub fn forget(&self, number: u64, lookups: u64) {
+        self.inodes.forget(number, lookups);
+    }
+
+    /// Attributes of an inode. A file's length and times are its version's and never change; once the path holds
+    /// another version they are answered as they were, since only an open file can still ask.
+    pub fn attributes(self: &Arc<Self>, number: u64) -> Answer<Shown> {
+        let inode = match self.inode(number) {
+            Ok(inode) => inode,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let known = inode.known();
+        if !self.ttl.left(known.asked, self.namespace.now()).is_zero() {
+            return Answer::Now(Ok(self.shown(inode.number, &known)));
+        }
+        let this = self.clone();
+        Answer::later(async move {
+            let answer = this.namespace.status(&inode.path, this.ttl.max_age()).await;
+            let gone = match answer {
+                Ok(now) if this.inodes.number_of(&inode.path, &now.value) == number => {
+                    inode.learn(now.value.clone(), now.asked);
+                    return Ok(this.shown(number, &now));
+                }
+                Ok(_) => Error::new(ErrorKind::Changed, format!("{}: it was replaced", inode.path)),
+                Err(error) => error,
+            };
+            match gone.kind() {
+                ErrorKind::Changed | ErrorKind::NotFound if inode.version.is_some() => {
+                    this.entry_is_old(&inode);
+                    let now = this.namespace.now();
+                    Ok(this.shown(number, &Known { value: known.value, asked: now }))
+                }
+                _ => Err(gone),
+            }
+        })
+    }
+
+    /// `size` bytes from `offset` of the version that the inode stands for; fewer only at its end.
+    pub fn read(self: &Arc<Self>, number: u64, offset: u64, size: u32) -> Answer<Bytes> {
+        let (inode, version) = match self.file(number) {
+            Ok(found) => found,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let range = ByteRange::clamped(offset, u64::from(size), version.len());
+        if range.is_empty() {
+            return Answer::Now(Ok(Bytes::new()));
+        }
+        if let Some(bytes) = self.shared.pages.read_cached(&version, range) {
+            self.counters().reads_at_once.add_one();
+            return Answer::Now(Ok(bytes));
+        }
+        let this = self.clone();
+        Answer::later(async move {
+            let read = this.shared.pages.read(this.namespace.source(), &version, range).await;
+            match read {
+                // A short answer would make the kernel shrink the file and show zeros (P1).
+                Ok(bytes) if bytes.len() as u64 != range.len() => Err(Error::new(
+                    ErrorKind::Unavailable,
+                    format!("{version}: {} of {} bytes at {offset}", bytes.len(), range.len()),
+                )),
+                Err(error) if matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) => {
+                    this.counters().changed.add_one();
+                    this.shared.pages.invalidate(version.id());
+                    this.entry_is_old(&inode);
+                    let message = format!("{version}: these bytes have gone; open the path again");
+                    Err(Error::with_cause(ErrorKind::Changed, message, error))
+                }
+                other => other,
+            }
+        })
+    }
+
+    /// Opens the directory `number`: the answer is a handle that pins its listing.
+    pub fn open_directory(self: &Arc<Self>, number: u64) -> Answer<u64> {
+        let inode = match self.inode(number) {
+            Ok(inode) => inode,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        if let Some(listing) = self.namespace.known_listing(&inode.path, self.ttl.positive) {
+            return Answer::Now(Ok(self.directories.open(OpenDirectory { inode, listing })));
+        }
+        let this = self.clone();
+        Answer::later(async move {
+            let listing = this.namespace.list(&inode.path, this.ttl.positive).await?;
+            Ok(this.directories.open(OpenDirectory { inode, listing }))
+        })
+    }
+
+    /// The directory of a handle.
+    ///
+    /// # Errors
+    /// `Changed` for a handle that is not open.
+    pub fn directory(&self, handle: u64) -> Result<Arc<OpenDirectory>> {
+        let unknown = || Error::new(ErrorKind::Changed, format!("directory handle {handle} is not open"));
+        self.directories.get(handle).ok_or_else(unknown)
+    }
+
+    /// Closes a directory handle.
+    pub fn close_directory(&self, handle: u64) {
+        self.directories.close(handle);
+    }
+
+    /// The inode number of an entry, for a listing without attributes; the kernel does not hold it.
+    pub fn entry_number(&self, directory: &OpenDirectory, entry: &Entry) -> Result<u64> {
+        let path = directory.inode.path.join(&entry.name)?;
+        Ok(self.inodes.number_of(&path, &entry.status))
+    }
+
+    /// An entry with its attributes, as a lookup would answer; the kernel then holds its inode, unless the caller
+    /// [`Filesystem::forget`]s it.
+    pub fn enter_listed(&self, directory: &OpenDirectory, entry: &Entry) -> Result<Shown> {
+        let path = directory.inode.path.join(&entry.name)?;
+        let known = Known { value: entry.status.clone(), asked: directory.listing.asked };
+        let inode = self.inodes.enter(&path, known.clone())?;
+        Ok(self.shown(inode.number, &known))
+    }
+
+    /// The number of the directory that holds `directory`; the root is its own parent, as for the kernel.
+    pub fn parent_number(&self, directory: &OpenDirectory) -> u64 {
+        self.parent_of(&directory.inode)
+    }
+
+    /// The target of a symbolic link.
+    pub fn read_link(self: &Arc<Self>, number: u64) -> Answer<Vec<u8>> {
+        let inode = match self.inode(number) {
+            Ok(inode) => inode,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let source = self.namespace.source().clone();
+        Answer::later(async move { source.read_link(&inode.path).await })
+    }
+
+    /// The 128 bits that name the version of a regular file: the same on every mount and after a restart.
+    ///
+    /// # Errors
+    /// `IsDirectory` for what is no regular file.
+    pub fn version_id(&self, number: u64) -> Result<VersionId> {
+        self.file(number).map(|(_, version)| version.id())
+    }
+
+    fn inode(&self, number: u64) -> Result<Arc<Inode>> {
+        let unknown = || Error::new(ErrorKind::Changed, format!("inode {number} is not known any more"));
+        self.inodes.get(number).ok_or_else(unknown)
+    }
+
+    fn file(&self, number: u64) -> Result<(Arc<Inode>, Arc<FileVersion>)> {
+        let inode = self.inode(number)?;
+        match inode.version.clone() {
+            Some(version) => Ok((inode, version)),
+            None => {
+                let message = format!("{}: it is not a regular file", inode.path);
+                Err(Error::new(ErrorKind::IsDirectory, message))
+            }
+        }
+    }
+
+    fn looked_up(&self, path: &SourcePath, known: Known<Option<FileStatus>>) -> Result<LookedUp> {
+        let Known { value, asked } = known;
+        let Some(status) = value else {
+            return Ok(LookedUp::Nothing(self.ttl.negative_left(asked, self.namespace.now())));
+        };
+        let known = Known { value: status, asked };
+        let inode = self.inodes.enter(path, known.clone())?;
+        Ok(LookedUp::Found(self.shown(inode.number, &known)))
+    }
+
+    fn shown(&self, number: u64, known: &Known<FileStatus>) -> Shown {
+        let status = &known.value;
+        let attributes = Attributes {
+            number,
+            kind: status.kind,
+            len: if status.kind == FileKind::Directory { 0 } else { status.len },
+            mtime_ms: status.mtime_ms,
+            ownership: self.shared.ids.ownership(status, &self.owner),
+            block_bytes: self.block_bytes,
+        };
+        Shown { attributes, ttl: self.left(known.asked) }
+    }
+
+    fn left(&self, asked: Instant) -> std::time::Duration {
+        self.ttl.left(asked, self.namespace.now())
+    }
+
+    /// The path no longer holds what the inode stands for: ask the source at the next lookup, and tell the kernel.
+    fn entry_is_old(&self, inode: &Inode) {
+        self.namespace.forget(&inode.path);
+        let entry = OldEntry {
+            parent: self.parent_of(inode),
+            name: inode.path.name().to_vec(),
+            number: inode.number,
+        };
+        self.invalidator.send(entry);
+    }
+
+    fn parent_of(&self, inode: &Inode) -> u64 {
+        if inode.number == crate::inode::ROOT {
+            return crate::inode::ROOT;
+        }
+        self.inodes.directory_number(&inode.path.parent())
+    }
+}
+
+/// The path of an entry; a name that no entry can have is simply not there.
+fn child(parent: &SourcePath, name: &[u8]) -> Result<SourcePath> {
+    if !is_file_name(name) {
+        let shown = name.escape_ascii();
+        return Err(Error::new(ErrorKind::NotFound, format!("{parent}: no entry can be named {shown}")));
+    }
+    parent.join(name)
+}

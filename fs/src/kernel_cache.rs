@@ -1,0 +1,70 @@
+//! Tells the kernel that what it keeps has become old, from a thread of its own.
+//!
+//! A notification may wait for a lock that a request of ours holds: it is never sent by the thread that answers
+//! requests. The queue is bounded; when it is full the notification is dropped, since the time to live ends the matter
+//! anyway.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+/// Notifications waiting at most.
+const QUEUE_MAX: usize = 1024;
+
+/// What the kernel keeps of one mount; the FUSE session has the means.
+pub trait KernelCache: Send + Sync {
+    /// Forget that `name` in the directory `parent` is what it was.
+    fn drop_entry(&self, parent: u64, name: &[u8]);
+    /// Forget attributes and kernel pages of the inode `number`.
+    fn drop_inode(&self, number: u64);
+}
+
+/// One name that has become old.
+#[derive(Debug)]
+pub struct OldEntry {
+    /// Inode number of the directory.
+    pub parent: u64,
+    /// The name in it.
+    pub name: Vec<u8>,
+    /// What it was.
+    pub number: u64,
+}
+
+/// The sending side of the queue; `None` until the session is up.
+#[derive(Debug, Default)]
+pub struct Invalidator(parking_lot::RwLock<Option<Sender<OldEntry>>>);
+
+impl Invalidator {
+    /// Starts the thread. It ends when the invalidator is dropped or [`Invalidator::stop`]ped.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn start(&self, kernel: Arc<dyn KernelCache>) -> std::io::Result<()> {
+        let (sender, receiver) = bounded(QUEUE_MAX);
+        thread::Builder::new().name("invalidate".into()).spawn(move || run(&receiver, kernel.as_ref()))?;
+        *self.0.write() = Some(sender);
+        Ok(())
+    }
+
+    /// Queues a notification; drops it where the queue is full or there is no session.
+    pub fn send(&self, entry: OldEntry) {
+        if let Some(sender) = self.0.read().as_ref()
+            && sender.try_send(entry).is_err()
+        {
+            tracing::debug!("invalidation queue is full; the kernel keeps an entry until its ttl");
+        }
+    }
+
+    /// Ends the thread once its queue is empty.
+    pub fn stop(&self) {
+        *self.0.write() = None;
+    }
+}
+
+fn run(queue: &Receiver<OldEntry>, kernel: &dyn KernelCache) {
+    for old in queue {
+        kernel.drop_entry(old.parent, &old.name);
+        kernel.drop_inode(old.number);
+    }
+}

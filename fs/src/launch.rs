@@ -1,0 +1,88 @@
+//! `lookupfs mount` without `--foreground`: finds the daemon, or starts one, and hands the request over.
+
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
+
+/// How long a new daemon may take until it listens.
+const START_WAIT: Duration = Duration::from_secs(15);
+/// Between two looks at a starting daemon.
+const START_POLL: Duration = Duration::from_millis(5);
+/// Daemons that were met while they ended, before giving up.
+const ENDING_MAX: usize = 5;
+
+/// Has `request` mounted by the daemon `name`, started if there is none.
+///
+/// # Errors
+/// One sentence for people.
+pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
+    let files = DaemonFiles::new(name)?;
+    // The metadata deadline bounds each step of a mount; the rest is room for the daemon itself.
+    let patience = request.options.metadata_deadline * 2 + Duration::from_secs(30);
+    for _ in 0..ENDING_MAX {
+        let lock = lock(&files)?;
+        let asked = Request::Mount(Box::new(request.clone()));
+        let answer = match control::ask(&files.socket, &asked, patience) {
+            Err(error) if control::nobody_listens(&error) => {
+                let mut daemon = start(name, &files, request)?;
+                wait_until_it_listens(&files, &mut daemon)?;
+                control::ask(&files.socket, &asked, patience)
+            }
+            other => other,
+        };
+        drop(lock);
+        match answer {
+            Ok(Answer::Mounted) => return Ok(()),
+            Ok(Answer::Failed(reason)) => return Err(reason),
+            Ok(Answer::Ending) => std::thread::sleep(START_POLL),
+            Ok(Answer::Stats(_)) => return Err("the daemon answered something else; is it another version?".into()),
+            Err(error) => {
+                let log = files.log.display();
+                return Err(format!("the daemon {name} did not answer ({error}); see its log {log}"));
+            }
+        }
+    }
+    Err(format!("the daemon {name} keeps ending; try again, or give another with --daemon NAME"))
+}
+
+fn lock(files: &DaemonFiles) -> Result<Flock<File>, String> {
+    let path = &files.start_lock;
+    let file = File::options().create(true).append(true).mode(0o600).open(path);
+    let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
+    // Only other `lookupfs mount`s hold it, and each for a bounded time.
+    Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| format!("{}: {errno}", path.display()))
+}
+
+fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Child, String> {
+    let log = File::options().create(true).append(true).mode(0o600).open(&files.log);
+    let log = log.map_err(|error| format!("{}: {error}", files.log.display()))?;
+    let options = serde_json::to_string(&request.daemon).map_err(|error| error.to_string())?;
+    let program = std::env::current_exe().map_err(|error| format!("the program's own file: {error}"))?;
+    Command::new(program)
+        .args(["daemon", "--name", name, "--options", &options])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| format!("the daemon cannot be started: {error}"))
+}
+
+fn wait_until_it_listens(files: &DaemonFiles, daemon: &mut Child) -> Result<(), String> {
+    let start = Instant::now();
+    while std::os::unix::net::UnixStream::connect(&files.socket).is_err() {
+        let ended = daemon.try_wait().map_err(|error| error.to_string())?;
+        if ended.is_some() || start.elapsed() > START_WAIT {
+            let log = fs::read_to_string(&files.log).unwrap_or_default();
+            let last = log.lines().last().unwrap_or("it left no word").to_owned();
+            return Err(format!("the daemon did not start: {last} (log: {})", files.log.display()));
+        }
+        std::thread::sleep(START_POLL);
+    }
+    Ok(())
+}

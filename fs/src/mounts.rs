@@ -1,0 +1,157 @@
+//! The mounts of one daemon: made together, watched, taken down together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::filesystem::Filesystem;
+use crate::mount_point::{self, MountPointError};
+
+/// How long the kernel may take for the handshake. It is one message on a local device.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// Why a mount did not come up.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// The mount point.
+    #[error(transparent)]
+    MountPoint(#[from] MountPointError),
+    /// The session.
+    #[error("{path}: the kernel did not start the filesystem ({reason})")]
+    Session {
+        /// The mount point.
+        path: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+/// One mount that is up.
+#[derive(Debug)]
+pub struct Mounted {
+    /// Where.
+    pub path: PathBuf,
+    /// The source URL, for people.
+    pub source: String,
+    /// What it shows.
+    pub filesystem: Arc<Filesystem>,
+}
+
+/// How one mount is to be made.
+#[derive(Clone, Debug)]
+pub struct MountPlan {
+    /// Where; prepared.
+    pub path: PathBuf,
+    /// The source URL, for people and for `/proc/mounts`.
+    pub source: String,
+    /// Whether others may enter.
+    pub allow_other: bool,
+    /// Whether the kernel checks permissions.
+    pub default_permissions: bool,
+    /// Every request is answered within this.
+    pub deadline: Duration,
+}
+
+/// The mounts that are up.
+#[derive(Debug, Default)]
+pub struct Mounts {
+    up: Mutex<Vec<Arc<Mounted>>>,
+    /// Told each time a mount has gone.
+    gone: Notify,
+}
+
+impl Mounts {
+    /// The mounts that are up.
+    pub fn list(&self) -> Vec<Arc<Mounted>> {
+        self.up.lock().clone()
+    }
+
+    /// Waits until a mount has gone since the last call.
+    pub async fn wait_gone(&self) {
+        self.gone.notified().await;
+    }
+
+    /// Mounts and serves; returns once the kernel has agreed.
+    ///
+    /// # Errors
+    /// See [`MountError`]; nothing is left mounted then.
+    pub fn mount(
+        self: &Arc<Self>,
+        plan: &MountPlan,
+        filesystem: Arc<Filesystem>,
+        runtime: &Handle,
+    ) -> Result<(), MountError> {
+        let MountPlan { path, source, allow_other, default_permissions, deadline } = plan.clone();
+        let device = mount_point::mount_fuse(&source, &path, allow_other, default_permissions)?;
+        let mounted = Arc::new(Mounted { path: path.clone(), source, filesystem: filesystem.clone() });
+        let (ready, is_ready) = mpsc::channel::<Result<(), String>>();
+        let (this, runtime) = (self.clone(), runtime.clone());
+        let serve = move || {
+            let (up, registered) = (this.clone(), mounted.clone());
+            let tell = ready.clone();
+            let on_ready = move || {
+                up.up.lock().push(registered);
+                let _ = tell.send(Ok(()));
+            };
+            let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadline, on_ready);
+            if let Err(error) = &ended {
+                tracing::warn!(path = %mounted.path.display(), %error, "the mount has ended");
+            }
+            this.remove(&mounted);
+            // Only heard where the session ended before it was ready.
+            let _ = ready.send(Err(ended.err().map_or("it ended at once".to_owned(), |e| e.to_string())));
+        };
+        let failed = |reason: String| {
+            if let Err(error) = mount_point::detach(&path) {
+                tracing::warn!(path = %path.display(), ?error, "a mount that did not come up stays behind");
+            }
+            MountError::Session { path: path.clone(), reason }
+        };
+        thread::Builder::new()
+            .name("mount".into())
+            .spawn(serve)
+            .map_err(|error| failed(format!("no thread: {error}")))?;
+        match is_ready.recv_timeout(HANDSHAKE_WAIT) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(reason)) => Err(failed(reason)),
+            Err(_) => Err(failed(format!("no handshake within {} s", HANDSHAKE_WAIT.as_secs()))),
+        }
+    }
+
+    /// Takes mounts down: plainly where nothing is open, else detached from the tree. Waits at most `grace` for the
+    /// sessions to end.
+    pub async fn unmount(&self, paths: &[PathBuf], grace: Duration) {
+        for path in paths {
+            if let Err(error) = unmount_or_detach(path) {
+                tracing::warn!(path = %path.display(), ?error, "not unmounted");
+            }
+        }
+        let all_gone = async {
+            while self.up.lock().iter().any(|mounted| paths.contains(&mounted.path)) {
+                self.gone.notified().await;
+            }
+        };
+        if tokio::time::timeout(grace, all_gone).await.is_err() {
+            tracing::warn!("files are still open in a detached mount; their readers get ENOTCONN");
+        }
+    }
+
+    fn remove(&self, mounted: &Arc<Mounted>) {
+        self.up.lock().retain(|other| !Arc::ptr_eq(other, mounted));
+        self.gone.notify_one();
+    }
+}
+
+fn unmount_or_detach(path: &Path) -> Result<(), MountPointError> {
+    match mount_point::unmount(path, false) {
+        Err(MountPointError::InUse(_)) => mount_point::detach(path),
+        other => other,
+    }
+}

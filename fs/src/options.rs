@@ -1,0 +1,265 @@
+//! Mount options: one table of names for the command line, fstab and configuration files, parsed into typed values.
+//!
+//! Decides nothing else: what the values mean is up to [`crate::daemon`]. fs/CONFIG.md documents every name.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attributes::Ttl;
+use crate::owner::OwnerConfig;
+use crate::size::{parse_bytes, parse_duration};
+
+/// Options of one mount.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MountOptions {
+    /// How long answers may be used.
+    pub ttl: Ttl,
+    /// Owners and modes.
+    pub owner: OwnerConfig,
+    /// Whether users other than the mounting one may enter.
+    pub allow_other: bool,
+    /// Whether the kernel checks permissions.
+    pub default_permissions: bool,
+    /// Every read ends within this.
+    pub deadline: Duration,
+    /// Every metadata operation ends within this.
+    pub metadata_deadline: Duration,
+    /// The user that HDFS sees; `None`: the daemon's.
+    pub user: Option<String>,
+    /// Where `core-site.xml` and `hdfs-site.xml` are; `None`: `HADOOP_CONF_DIR`.
+    pub hadoop_conf: Option<PathBuf>,
+}
+
+/// Options of a whole daemon; all its mounts share them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonOptions {
+    /// Bytes of memory for pages.
+    pub memory: u64,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// Bytes being fetched at once.
+    pub max_inflight: u64,
+    /// What is logged, as `tracing-subscriber` filters are written.
+    pub log: String,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            ttl: Ttl { positive: Duration::from_secs(5), negative: Duration::from_secs(1) },
+            owner: OwnerConfig::default(),
+            allow_other: false,
+            default_permissions: false,
+            deadline: Duration::from_secs(60),
+            metadata_deadline: Duration::from_secs(10),
+            user: None,
+            hadoop_conf: None,
+        }
+    }
+}
+
+impl Default for DaemonOptions {
+    fn default() -> Self {
+        DaemonOptions {
+            memory: default_memory(),
+            page_size: 16 << 10,
+            max_inflight: 64 << 20,
+            log: "info".to_owned(),
+        }
+    }
+}
+
+/// What `-o` said, taken apart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// For the mount.
+    pub mount: MountOptions,
+    /// For the daemon, with the defaults for what was not given.
+    pub daemon: DaemonOptions,
+    /// The daemon's options that were given, so that joining a daemon with others is an error, not a surprise.
+    pub given: Vec<&'static str>,
+}
+
+/// Options that mount(8) and systemd leave in the list, and that mean nothing to a filesystem.
+fn is_for_others(name: &str) -> bool {
+    let known = ["auto", "defaults", "exec", "noauto", "nofail", "nouser", "nousers", "ro", "user_xattr", "users"];
+    known.contains(&name) || name.starts_with("x-") || name.starts_with("comment") || name.starts_with('_')
+}
+
+/// Flags that this filesystem always has: saying so is fine.
+fn is_always_so(name: &str) -> bool {
+    ["nodev", "nosuid", "noatime", "nodiratime", "async"].contains(&name)
+}
+
+/// Names that design and peers know and that are not built yet.
+const NOT_YET: [&str; 7] =
+    ["cache_dir", "cache_size", "hedge", "namenode_rate", "stale_if_error", "passthrough", "metrics"];
+
+/// Parses the text of one or several `-o`, separated by commas.
+///
+/// # Errors
+/// One sentence that names the option and says what is right.
+pub fn parse(text: &str) -> Result<Parsed, String> {
+    let mut parsed = Parsed::default();
+    let mut immutable = false;
+    for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        if is_for_others(name) || is_always_so(name) {
+            continue;
+        }
+        set(&mut parsed, &mut immutable, name, value).map_err(|reason| format!("option {name}: {reason}"))?;
+    }
+    if immutable {
+        parsed.mount.ttl = Ttl::immutable(parsed.mount.ttl.negative);
+    }
+    check(&parsed)?;
+    Ok(parsed)
+}
+
+fn set(parsed: &mut Parsed, immutable: &mut bool, name: &str, value: Option<&str>) -> Result<(), String> {
+    let needed = || value.filter(|value| !value.is_empty()).ok_or(format!("a value is needed: {name}=VALUE"));
+    let flag = || match value {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(format!("{other:?} is neither true nor false")),
+    };
+    let (mount, daemon) = (&mut parsed.mount, &mut parsed.daemon);
+    match name {
+        "ttl" => mount.ttl.positive = parse_duration(needed()?)?,
+        "negative_ttl" => mount.ttl.negative = parse_duration(needed()?)?,
+        "immutable" => *immutable = flag()?,
+        "deadline" => mount.deadline = parse_duration(needed()?)?,
+        "metadata_deadline" => mount.metadata_deadline = parse_duration(needed()?)?,
+        "uid" => mount.owner.uid = Some(id(needed()?)?),
+        "gid" => mount.owner.gid = Some(id(needed()?)?),
+        "umask" => mount.owner.umask = mode(needed()?)?,
+        "file_mode" => mount.owner.file_mode = Some(mode(needed()?)?),
+        "dir_mode" => mount.owner.dir_mode = Some(mode(needed()?)?),
+        "allow_other" => mount.allow_other = flag()?,
+        "default_permissions" => mount.default_permissions = flag()?,
+        "user" => mount.user = Some(needed()?.to_owned()),
+        "hadoop_conf" => mount.hadoop_conf = Some(PathBuf::from(needed()?)),
+        "memory" => {
+            daemon.memory = parse_bytes(needed()?)?;
+            parsed.given.push("memory");
+        }
+        "page_size" => {
+            daemon.page_size = parse_bytes(needed()?)?;
+            parsed.given.push("page_size");
+        }
+        "max_inflight" => {
+            daemon.max_inflight = parse_bytes(needed()?)?;
+            parsed.given.push("max_inflight");
+        }
+        "log" => {
+            needed()?.clone_into(&mut daemon.log);
+            parsed.given.push("log");
+        }
+        "rw" => return Err("lookupfs mounts are read-only; leave it out".to_owned()),
+        name if NOT_YET.contains(&name) => {
+            return Err("not supported yet by this version; leave it out".to_owned());
+        }
+        _ => return Err("there is no such option; `lookupfs mount --help` lists them".to_owned()),
+    }
+    Ok(())
+}
+
+fn check(parsed: &Parsed) -> Result<(), String> {
+    let (mount, daemon) = (&parsed.mount, &parsed.daemon);
+    if mount.allow_other && !mount.default_permissions {
+        return Err("option allow_other: needs default_permissions beside it, \
+                    or every user of this host could read what the daemon may read"
+            .to_owned());
+    }
+    for (name, duration) in [("deadline", mount.deadline), ("metadata_deadline", mount.metadata_deadline)] {
+        if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&duration) {
+            return Err(format!("option {name}: must be between 10ms and 1h"));
+        }
+    }
+    if mount.ttl.negative > Duration::from_secs(60) {
+        return Err("option negative_ttl: must be at most 60 s, since table readers probe for new names".to_owned());
+    }
+    if !daemon.page_size.is_power_of_two() || !(4096..=4 << 20).contains(&daemon.page_size) {
+        return Err("option page_size: must be a power of two between 4k and 4m".to_owned());
+    }
+    if daemon.memory < 16 << 20 {
+        return Err("option memory: must be at least 16m".to_owned());
+    }
+    if daemon.max_inflight < 8 << 20 {
+        return Err("option max_inflight: must be at least 8m".to_owned());
+    }
+    Ok(())
+}
+
+fn id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a numeric id"))
+}
+
+fn mode(text: &str) -> Result<u16, String> {
+    match u16::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o1777 => Ok(mode),
+        _ => Err(format!("{text:?} is not an octal mode up to 1777")),
+    }
+}
+
+/// A quarter of what this process may use: the limit of its cgroup, or else the memory of the host.
+fn default_memory() -> u64 {
+    let read = |path: &str| std::fs::read_to_string(path).ok();
+    let host = read("/proc/meminfo").and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+    });
+    let cgroup = read("/proc/self/cgroup").and_then(|text| {
+        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+        read(&format!("/sys/fs/cgroup{path}/memory.max"))?.trim().parse::<u64>().ok()
+    });
+    let limit = [host, cgroup].into_iter().flatten().min().unwrap_or(1 << 30);
+    (limit / 4).max(16 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fstab_lines_are_understood() {
+        let parsed =
+            parse("ro,_netdev,nofail,x-systemd.automount,ttl=2.5,memory=256m,allow_other,default_permissions")
+                .unwrap();
+        assert_eq!(parsed.mount.ttl.positive, Duration::from_millis(2500));
+        assert_eq!((parsed.daemon.memory, parsed.given), (256 << 20, vec!["memory"]));
+    }
+
+    #[test]
+    fn wrong_options_are_named_with_what_is_right() {
+        for (text, word) in [
+            ("ttl=x", "ttl"),
+            ("ttl", "ttl=VALUE"),
+            ("nonsense", "--help"),
+            ("rw", "read-only"),
+            ("allow_other", "default_permissions"),
+            ("page_size=5000", "power of two"),
+            ("cache_dir=/x", "not supported yet"),
+            ("umask=9", "octal"),
+            ("immutable=maybe", "neither"),
+            ("negative_ttl=1h", "60 s"),
+            ("deadline=0", "10ms"),
+            ("memory=1k", "16m"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn immutable_wins_over_ttl_in_any_order() {
+        for text in ["immutable,ttl=1", "ttl=1,immutable"] {
+            assert!(parse(text).unwrap().mount.ttl.positive > Duration::from_secs(1 << 20), "{text}");
+        }
+    }
+}

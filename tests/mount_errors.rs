@@ -1,0 +1,110 @@
+//! Mounts that cannot be: one line that says what to do, and nothing left behind.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use lookupfs_tests::{Daemon, program};
+
+fn assert_fails(output: &Output, code: i32, words: &[&str]) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert_eq!(text.trim_end().lines().count(), 1, "one line: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+#[test]
+fn a_mount_that_cannot_be_says_what_to_do_and_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let source = format!("file://{}", directory.path().display());
+    let daemon = Daemon::new();
+    let point = daemon.new_mount_point();
+    let (point_text, file_text) = (point.to_str().unwrap(), file.to_str().unwrap());
+    let mount = |args: &[&str]| daemon.lookupfs(&[&["mount"], args].concat());
+
+    assert_fails(&mount(&[&source, "/no/such/place"]), 1, &["/no/such/place", "mkdir -p"]);
+    assert_fails(&mount(&[&source, file_text]), 1, &["not a directory"]);
+    assert_fails(&mount(&[&source, "/proc"]), 1, &["/proc", "unmount it first"]);
+    assert_fails(&mount(&["file:///no/such/source", point_text]), 2, &["no such directory"]);
+    assert_fails(&mount(&[&format!("file://{file_text}"), point_text]), 1, &["not a directory"]);
+    assert_fails(&mount(&["s3://bucket/x", point_text]), 2, &["hdfs://"]);
+    assert_fails(&mount(&[&source, point_text, "-o", "nonsense=1"]), 2, &["nonsense", "--help"]);
+    assert_fails(&mount(&[&source, point_text, "-o", "allow_other"]), 2, &["default_permissions"]);
+    assert_fails(&mount(&[&source, point_text, point_text]), 1, &["named twice"]);
+    assert_fails(&mount(&[&source, point_text, "--daemon", "a/b"]), 1, &["letters"]);
+    assert!(!is_mounted(&point));
+    assert_eq!(mount(&[&source]).status.code(), Some(2), "a mount point is missing");
+}
+
+#[test]
+fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
+    let daemon = Daemon::new();
+    let point = daemon.new_mount_point();
+    // Port 1 of loopback: nobody listens.
+    let args = ["mount", "hdfs://127.0.0.1:1/x", point.to_str().unwrap(), "-o", "metadata_deadline=2"];
+    assert_fails(&daemon.lookupfs(&args), 1, &["hdfs://127.0.0.1:1"]);
+    // A listener that never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("hdfs://{}/x", silent.local_addr().unwrap());
+    let args = ["mount", &url, point.to_str().unwrap(), "-o", "metadata_deadline=1"];
+    assert_fails(&daemon.lookupfs(&args), 1, &[&url[..url.len() - 2]]);
+    assert!(!is_mounted(&point));
+}
+
+#[test]
+fn a_busy_mount_point_is_refused_and_the_first_mount_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("f"), b"x").unwrap();
+    let source = format!("file://{}", directory.path().display());
+    let mut daemon = Daemon::new();
+    let point = daemon.mount(&source, "");
+    let again = daemon.lookupfs(&["mount", &source, point.to_str().unwrap()]);
+    assert_fails(&again, 1, &["fuse.lookupfs", "unmount it first"]);
+    assert_eq!(fs::read(point.join("f")).unwrap(), b"x");
+    let other = daemon.new_mount_point();
+    let differs = daemon.lookupfs(&["mount", &source, other.to_str().unwrap(), "-o", "memory=99m"]);
+    assert_fails(&differs, 1, &["memory", "--daemon"]);
+}
+
+#[test]
+fn without_permission_the_command_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::new();
+    let point = daemon.new_mount_point();
+    let run = tempfile::tempdir_in("/tmp").unwrap();
+    // nobody: must be able to reach the program, the source and the mount point, but not to mount.
+    for path in [directory.path(), point.parent().unwrap(), &point, run.path()] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let copy = run.path().join("lookupfs");
+    fs::copy(program("lookupfs"), &copy).unwrap();
+    let output = Command::new(&copy)
+        .args(["mount", &format!("file://{}", directory.path().display()), point.to_str().unwrap()])
+        .env("LOOKUPFS_RUN_DIR", run.path().join("run"))
+        .uid(65_534)
+        .gid(65_534)
+        .output()
+        .unwrap();
+    assert_fails(&output, 1, &["needs root", "sudo"]);
+    assert!(!is_mounted(&point));
+}
+
+#[test]
+fn umount_and_stats_name_what_is_not_there() {
+    let daemon = Daemon::new();
+    let point = daemon.new_mount_point();
+    assert_fails(&daemon.lookupfs(&["umount", point.to_str().unwrap()]), 1, &["no lookupfs is mounted", "findmnt"]);
+    assert_fails(&daemon.lookupfs(&["umount", "/proc"]), 1, &["no lookupfs is mounted"]);
+    assert_fails(&daemon.lookupfs(&["stats", "--all"]), 1, &["no daemon"]);
+    assert_fails(&daemon.lookupfs(&["stats", point.to_str().unwrap()]), 1, &["no daemon"]);
+}

@@ -1,0 +1,70 @@
+//! What a lookup costs at a real HDFS, counted twice: by the counting source, and by the NameNode's audit log.
+
+use std::path::Path;
+use std::process::Command;
+
+use lookupfs_tests::hdfs::MiniHdfs;
+use lookupfs_tests::{Daemon, program};
+
+/// Requests of one kind that the NameNode's audit log has for `path`.
+fn audited(hdfs: &MiniHdfs, command: &str, path: &str) -> u64 {
+    let log = String::from_utf8(hdfs.run(&["audit"]).stdout).expect("UTF-8");
+    let (command, source) = (format!("cmd={command}"), format!("src={path}"));
+    log.lines().filter(|line| line.split_ascii_whitespace().any(|word| word == command)).filter(|line| {
+        line.split_ascii_whitespace().any(|word| word == source)
+    }).count() as u64
+}
+
+/// (statuses, opens, listings) of `path` at the NameNode.
+fn namenode(hdfs: &MiniHdfs, path: &str) -> (u64, u64, u64) {
+    (audited(hdfs, "getfileinfo", path), audited(hdfs, "open", path), audited(hdfs, "listStatus", path))
+}
+
+fn get_one_row(file: &Path) {
+    let output = Command::new(program("lookup")).arg("get").arg(file).args(["--rows", "777"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !output.stdout.is_empty(), "{errors}");
+}
+
+#[test]
+fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_none_warm() {
+    let hdfs = MiniHdfs::from_env();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet-plain-uncompressed");
+    let file = std::fs::read_dir(&fixture)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "parquet"))
+        .expect("a Parquet file");
+    let directory = hdfs.new_path("requests");
+    for name in ["sibling.parquet", "a.parquet", "b.parquet"] {
+        hdfs.put(&file, &format!("{directory}/{name}"));
+    }
+    let mut daemon = Daemon::new().with_env("HADOOP_CONF_DIR", hdfs.conf.to_str().unwrap());
+    let mount = daemon.mount(&format!("{}{directory}", hdfs.url()), "ttl=600");
+    // One page holds one value of each column here, so that reads are counted, not the crate's habits: one column.
+    get_one_row(&mount.join("sibling.parquet"));
+
+    // Attributes known: the file has been looked up.
+    std::fs::metadata(mount.join("a.parquet")).unwrap();
+    let path = format!("{directory}/a.parquet");
+    let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
+    get_one_row(&mount.join("a.parquet"));
+    let after = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
+    let asked = |f: fn((u64, u64, u64)) -> u64| f(after.0) - f(before.0);
+    let (statuses, opens, listings) = (asked(|n| n.0), asked(|n| n.1), asked(|n| n.2));
+    assert_eq!((statuses, opens, listings), (1, 1, 0), "NameNode, attributes known: (statuses, opens, listings)");
+    assert!(after.1 - before.1 <= 2, "{} reads at the DataNodes", after.1 - before.1);
+
+    // Attributes not known: one status more.
+    let path = format!("{directory}/b.parquet");
+    let before = daemon.count("/sources/0/requests/read");
+    get_one_row(&mount.join("b.parquet"));
+    assert_eq!(namenode(&hdfs, &path), (2, 1, 0), "NameNode, cold");
+    let reads = daemon.count("/sources/0/requests/read") - before;
+    assert!(reads <= 2, "{reads} reads at the DataNodes");
+
+    // Warm: nothing.
+    let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
+    get_one_row(&mount.join("b.parquet"));
+    assert_eq!((namenode(&hdfs, &path), daemon.count("/sources/0/requests/read")), before, "warm");
+}
