@@ -6,13 +6,10 @@ use std::process::Command;
 use lookupfs_tests::hdfs::MiniHdfs;
 use lookupfs_tests::{Daemon, program};
 
-/// Requests of one kind that the NameNode's audit log has for `path`.
+/// Requests of one kind that the NameNode's audit log has for `path`. A line is written before the NameNode answers.
 fn audited(hdfs: &MiniHdfs, command: &str, path: &str) -> u64 {
-    let log = String::from_utf8(hdfs.run(&["audit"]).stdout).expect("UTF-8");
-    let (command, source) = (format!("cmd={command}"), format!("src={path}"));
-    log.lines().filter(|line| line.split_ascii_whitespace().any(|word| word == command)).filter(|line| {
-        line.split_ascii_whitespace().any(|word| word == source)
-    }).count() as u64
+    let count = hdfs.run(&["audit", "count", &format!("cmd={command}"), &format!("src={path}")]);
+    String::from_utf8_lossy(&count.stdout).trim().parse().expect("a number")
 }
 
 /// (statuses, opens, listings) of `path` at the NameNode.

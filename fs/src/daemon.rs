@@ -322,7 +322,7 @@ pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> 
 }
 
 /// An error and its causes on one line.
-pub fn one_line(error: &(dyn std::error::Error)) -> String {
+pub fn one_line(error: &dyn std::error::Error) -> String {
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

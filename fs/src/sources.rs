@@ -133,11 +133,9 @@ impl OpenSource {
                 let hdfs = HdfsOptions {
                     hadoop_conf: hadoop_conf.clone(),
                     user: user.clone(),
-                    metadata_deadline: options.metadata_deadline,
-                    read_deadline: options.deadline,
                     ..HdfsOptions::default()
                 };
-                let hdfs = HdfsSource::new(authority, &hdfs).map_err(|error| one_line(&error))?;
+                let hdfs = HdfsSource::new(authority, &hdfs, deadlines).map_err(|error| one_line(&error))?;
                 let counted = CountingSource::new(hdfs, counters.clone());
                 Arc::new(DeadlineSource::new(counted, deadlines))
             }
