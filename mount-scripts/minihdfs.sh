@@ -18,7 +18,7 @@ minihdfs.sh COMMAND: a real HDFS (NameNode and DataNodes) on loopback, for devel
         Start N DataNodes (1 to 9, default 1) and a NameNode; return when all are live and safe mode is off.
         --ha        two NameNodes nn0 (active) and nn1 as nameservice `mini`, manual failover, no fencing
         --fresh     delete the files of an earlier run first; without it they are kept
-        --webhdfs   serve WebHDFS (Hadoop 3 always does)
+        --webhdfs   serve WebHDFS on the HTTP ports
         --proxy     clients, `fs` too, are told that DataNode I is at 127.0.1.(10+I), on its usual transfer port:
                     they reach it only while a proxy listens there
         --conf      a property of hdfs-site.xml; may be repeated, the last one counts
