@@ -177,13 +177,21 @@ high_availability() { # beside the first instance
 }
 
 ending() {
+  local first second
   succeeds 'the pair stops' pair stop
   equal 'and leaves no process' "$(processes "$TMP/pair")" 0
   equal 'the other instance is untouched' "$(one status | grep -c ' up ')" 4
   succeeds 'which stops' one stop
   equal 'and leaves no process' "$(processes "$TMP/one")" 0
   fails 'a start of another kind on kept files is refused' 1 'use --fresh' one start --ha
-  succeeds 'a start keeps the files' one start -d 3
+  one start -d 3 >"$TMP/out" 2>&1 &
+  first=$!
+  one start -d 3 >"$TMP/out2" 2>&1
+  second=$?
+  wait $first
+  equal 'of two starts at once one succeeds' "$((($? == 0) + (second == 0)))" 1
+  equal 'with all its processes' "$(one status | grep -c ' up ')" 4
+  succeeds 'which keep the files' one wait
   equal 'of the earlier run' "$(one fs -cat '/data of 3 blocks' | sum)" "$(sum <"$TMP/data")"
   one stop
   fails 'a start that fails shows the log' 1 'dn0 ended' one start --fresh --conf dfs.datanode.data.dir=/proc/none

@@ -43,7 +43,7 @@ spawn() { # NAME HEAP CLASS -Dprops..
   # the flag that request and all later ones end in an ExceptionInInitializerError.
   if [ "$WEBHDFS" = 1 ] && [ "$LINE" != 2.7.3 ]; then cds+=(--add-opens java.base/java.lang=ALL-UNNAMED); fi
   setsid "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx"$heap" -Dminihdfs.loglevel=INFO \
-    "${DNPROPS[@]}" "$@" -cp "$(class_path "$RUN/conf")" "$class" </dev/null >>"$RUN/$name.log" 2>&1 9>&- &
+    "${DNPROPS[@]}" "$@" -cp "$(class_path "$RUN/conf")" "$class" </dev/null >>"$RUN/$name.log" 2>&1 8>&- 9>&- &
   local pid=$!
   disown
   echo "$pid" >"$RUN/$name.pid"
@@ -68,7 +68,7 @@ tool() { # CLASS ARGS..: a Java client
     cds=(-XX:SharedArchiveFile="$JARS/nn.jsa" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off)
   fi
   "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx256m -Dminihdfs.loglevel="${LOGLEVEL:-WARN}" \
-    -Dminihdfs.nn=0 "${DNPROPS[@]}" -cp "$(class_path "$RUN/${TOOLCONF:-client}")" "$@" 9>&-
+    -Dminihdfs.nn=0 "${DNPROPS[@]}" -cp "$(class_path "$RUN/${TOOLCONF:-client}")" "$@" 8>&- 9>&-
 }
 fs_shell() { tool org.apache.hadoop.fs.FsShell "$@"; }
 haadmin() { tool org.apache.hadoop.hdfs.tools.DFSHAAdmin "$@"; }
@@ -168,10 +168,23 @@ fault() { # kill|term|pause|resume NAME
   done
 }
 
+role() { # I: active, standby or, while it starts, "starting"
+  local state
+  state=$(jmx "$1" Hadoop:service=NameNode,name=NameNodeStatus | grep -oE '"State" : "(active|standby)"' | cut -d'"' -f4) || true
+  echo "${state:-starting}"
+}
+
 start_nn() {
+  local tries=0
   if alive "nn$1"; then die "nn$1 is already running"; fi
   spawn_nn "$1"
   wait_port "$(nn_rpc "$1")" "nn$1"
+  while [ "$(role "$1")" = starting ]; do
+    if ! alive "nn$1"; then log_tail "nn$1"; die "nn$1 ended"; fi
+    tries=$((tries + 1))
+    if [ $tries -ge 300 ]; then log_tail "nn$1"; die "nn$1 is neither active nor standby after 30 s"; fi
+    sleep 0.1
+  done
 }
 
 start_dn() { # until each NameNode that answers has registered it
@@ -206,7 +219,7 @@ status() {
       if is_paused "$name"; then
         state=paused
       elif [[ $name == nn* ]]; then
-        state="up $(jmx "${name#nn}" Hadoop:service=NameNode,name=NameNodeStatus | grep -oE '"State" : "[a-z]+' | cut -d'"' -f4)"
+        state="up $(role "${name#nn}")"
       fi
       echo "$name $state pid $pid rss $(awk '/VmRSS/{print int($2/1024)}' "/proc/$pid/status") MiB"
     else
