@@ -2,20 +2,26 @@
 # minihdfs_test.sh [3.3.6 | 2.7.3]: what mount-scripts/minihdfs.sh promises, on a real HDFS (default 3.3.6).
 #
 # Prints a line for each thing it checked; exit code 0 when all held, 1 when one did not. Two instances of its own, in a
-# temporary folder and on its own ports (MINIHDFS_TEST_PORT, default 30500, and +300), so that it disturbs no other.
+# temporary folder and on a block of 600 ports that no other run of this test holds, so that it disturbs no other.
 set -uo pipefail
 
 LINE=${1:-3.3.6}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 MINI=$HERE/../mount-scripts/minihdfs.sh
-PORT=${MINIHDFS_TEST_PORT:-30500}
 TMP=$(mktemp -d)
 FAILED=0
 CHECKED=0
 export MINIHDFS_HADOOP=$LINE
 
-one() { MINIHDFS_HOME=$TMP/one MINIHDFS_PORT=$PORT "$MINI" "$@"; }
-pair() { MINIHDFS_HOME=$TMP/pair MINIHDFS_PORT=$((PORT + 300)) "$MINI" "$@"; }
+# Ports below the ephemeral ones (32768). The lock is on a file that stays; it ends with this shell, as does the block.
+for ((PORT = 20000; PORT < 27000; PORT += 600)); do
+  exec 7>"/tmp/minihdfs_test.$(id -u).$PORT.lock"
+  if flock -n 7; then break; fi
+done
+((PORT < 27000)) || { echo "FAIL no free block of ports from 20000 to 27000"; exit 1; }
+
+one() { MINIHDFS_HOME=$TMP/one MINIHDFS_PORT=$PORT "$MINI" "$@" 7>&-; }
+pair() { MINIHDFS_HOME=$TMP/pair MINIHDFS_PORT=$((PORT + 300)) "$MINI" "$@" 7>&-; }
 clean() {
   one stop
   pair stop
