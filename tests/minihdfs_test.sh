@@ -3,6 +3,7 @@
 #
 # Prints a line for each thing it checked; exit code 0 when all held, 1 when one did not. Two instances of its own, in a
 # temporary folder and on a block of 600 ports that no other run of this test holds, so that it disturbs no other.
+# No set -e: a check that fails is counted and printed, and the next ones run.
 set -uo pipefail
 
 LINE=${1:-3.3.6}
@@ -13,12 +14,12 @@ FAILED=0
 CHECKED=0
 export MINIHDFS_HADOOP=$LINE
 
-# Ports below the ephemeral ones (32768). The lock is on a file that stays; it ends with this shell, as does the block.
-for ((PORT = 20000; PORT < 27000; PORT += 600)); do
+# Ports below those of tests/run.sh (from 20000) and the ephemeral ones. The lock is on a file that stays; it ends with this shell, as does the block.
+for ((PORT = 12000; PORT < 19800; PORT += 600)); do
   exec 7>"/tmp/minihdfs_test.$(id -u).$PORT.lock"
   if flock -n 7; then break; fi
 done
-((PORT < 27000)) || { echo "FAIL no free block of ports from 20000 to 27000"; exit 1; }
+((PORT < 19800)) || { echo "FAIL no free block of ports from 12000 to 19800"; exit 1; }
 
 one() { MINIHDFS_HOME=$TMP/one MINIHDFS_PORT=$PORT "$MINI" "$@" 7>&-; }
 pair() { MINIHDFS_HOME=$TMP/pair MINIHDFS_PORT=$((PORT + 300)) "$MINI" "$@" 7>&-; }
