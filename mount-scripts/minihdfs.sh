@@ -18,12 +18,12 @@ minihdfs.sh COMMAND: a real HDFS (NameNode and DataNodes) on loopback, for devel
         Start N DataNodes (1 to 9, default 1) and a NameNode; return when all are live and safe mode is off.
         --ha        two NameNodes nn0 (active) and nn1 as nameservice `mini`, manual failover, no fencing
         --fresh     delete the files of an earlier run first; without it they are kept
-        --webhdfs   serve WebHDFS (Hadoop 3 always does)
+        --webhdfs   serve WebHDFS on the HTTP ports
         --proxy     clients, `fs` too, are told that DataNode I is at 127.0.1.(10+I), on its usual transfer port:
                     they reach it only while a proxy listens there
         --conf      a property of hdfs-site.xml; may be repeated, the last one counts
   stop              SIGKILL every process of the instance; files stay
-  status            each process: up, paused or down, pid, memory in MiB; of a NameNode: active or standby
+  status            each process: up, paused or down, pid, memory in MiB; a NameNode is active, standby or starting
   conf              print the folder to use as a client's HADOOP_CONF_DIR
   wait [N]          until N DataNodes (default: all that were started) are live and safe mode is off, 60 s at most
 
@@ -31,7 +31,7 @@ minihdfs.sh COMMAND: a real HDFS (NameNode and DataNodes) on loopback, for devel
                                           HADOOP_USER_NAME is the user (known: root=superuser, alice, bob)
   {kill,term,pause,resume}-{dn,nn} I      SIGKILL, SIGTERM (both wait for the end), SIGSTOP, SIGCONT
   start-dn I        start it again; returns when every NameNode that is up knows it
-  start-nn I        start it again; returns when its RPC port is open
+  start-nn I        start it again; returns when it is active or standby
   failover I        (--ha) make nnI the active NameNode
 
   audit mark                              print a mark: the present ends of the NameNodes' audit logs
@@ -102,10 +102,9 @@ check_ports() { # every port that the instance is going to bind
 
 clean_home() { # FRESH: a home is empty, or ours and of the same kind
   local was
-  if [ -e "$RUN" ] && [ ! -e "$RUN/state" ] && [ -n "$(ls -A "$RUN")" ]; then
+  if [ ! -e "$RUN/state" ] && [ -n "$(ls -A "$RUN")" ]; then
     die "$RUN is not empty and not a home of minihdfs; set MINIHDFS_HOME to another folder"
   fi
-  mkdir -p "$RUN"
   if [ "$1" = 1 ]; then find "$RUN" -mindepth 1 -delete; fi # not the folder itself: it may be a mount point
   if [ -e "$RUN/state" ] && [ -d "$RUN/name0/current" ]; then
     # shellcheck source=/dev/null
@@ -142,6 +141,9 @@ start() {
   number "$BASE" 1024 65000 MINIHDFS_PORT
   number "$BLOCK" 512 999999999 MINIHDFS_BLOCK
   need "$JAVA" openjdk-17-jre-headless
+  mkdir -p "$RUN"
+  exec 8<"$RUN"
+  flock -n 8 || die "another start is under way in $RUN" # its processes would be taken for ours
   if [ -n "$(pids_of_home)" ]; then die "an instance is running in $RUN: minihdfs.sh stop"; fi
   choose_line
   if [ $WEBHDFS = 1 ] && [ "$LINE" = 2.7.3 ]; then fetch_webhdfs; fi
@@ -162,6 +164,7 @@ start() {
   fi
   launch
   trap - EXIT INT TERM
+  exec 8<&-
 }
 
 launch() {

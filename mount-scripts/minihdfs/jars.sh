@@ -54,11 +54,11 @@ get_maven() { # FOLDER; 3 = Maven Central cannot be reached
     echo '</dependencies></project>'
   } >"$tmp/pom.xml"
   # -U: a download that failed once would otherwise count as missing for a day.
-  timeout 900 mvn -B -U -q -f "$tmp/pom.xml" "$MAVEN_PLUGIN:copy-dependencies" "-DoutputDirectory=$1" \
+  timeout 900 mvn -B -U -q -Dstyle.color=never -f "$tmp/pom.xml" "$MAVEN_PLUGIN:copy-dependencies" "-DoutputDirectory=$1" \
     >"$tmp/log" 2>&1 || code=$?
   if [ $code != 0 ]; then
     if [ $code = 124 ] || grep -qE 'Could not transfer|Cannot access|UnknownHost|Connection (refused|timed out)' "$tmp/log"; then
-      sed -n '1,3p' "$tmp/log" | cut -c1-300 >&2
+      say "mvn: $(grep -m 1 ERROR "$tmp/log" | cut -c1-400)"
       return 3
     fi
     tail -n 15 "$tmp/log" >&2

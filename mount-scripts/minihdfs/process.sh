@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2153
 # A part of minihdfs.sh: the Java processes of one instance: start, find, wait for, hurt and end them.
 
-# What Hadoop 3.3.6 (and 2.7.3) needs on Java 17 with SIMPLE auth: no --add-opens and no --add-exports. Kerberos would
-# want --add-exports java.security.jgss/sun.security.krb5=ALL-UNNAMED (not tried). The flags below are for size and
-# speed only:
+# What Hadoop needs on Java 17 with SIMPLE auth: nothing, no --add-opens and no --add-exports, for NameNode, DataNode and
+# the tools of 3.3.6 and 2.7.3. Only WebHDFS of 3.3.6 needs one (see spawn). Kerberos would want
+# --add-exports java.security.jgss/sun.security.krb5=ALL-UNNAMED (not tried). The flags below are for size and speed:
 # -XX:+UseSerialGC            one GC thread instead of G1's set: less memory
 # -XX:TieredStopAtLevel=1     C1 only: start-up is most of a test server's life
 # -XX:-UsePerfData            no mapped hsperfdata file
@@ -15,11 +15,12 @@ JOPTS=(-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss256k -Djava
 # dfs.datanode.address too, so every JVM must define them all.
 DNPROPS=(-Dminihdfs.dn=0 -Dminihdfs.xfer=0 -Dminihdfs.ipc=0 -Dminihdfs.http=0 -Dminihdfs.host=127.0.0.1)
 
-# Every JVM carries these two on its command line: that, and not the pid in a file, says what belongs to this instance.
+# Every JVM carries this mark on its command line: that, and not a pid in a file, says what belongs to this instance. It
+# reaches grep by stdin, as on grep's own command line grep would find itself.
 mark_home() { echo "-Dminihdfs.home=$RUN"; }
-# (The mark reaches grep by stdin: on grep's own command line it would find itself.)
 # shellcheck disable=SC2062 # the pattern comes by stdin, the word after it is a path
 pids_of_home() { (cd /proc && grep -lzxF -f - [0-9]*/cmdline 2>/dev/null <<<"$(mark_home)" | cut -d/ -f1) || true; }
+
 pid_of() { # NAME: of a running process, else nothing
   local pid
   pid=$(cat "$RUN/$1.pid" 2>/dev/null) &&
@@ -38,8 +39,11 @@ spawn() { # NAME HEAP CLASS -Dprops..
   elif [ -f "$JARS/$kind.jsa" ]; then
     cds=(-XX:SharedArchiveFile="$JARS/$kind.jsa" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off)
   fi
+  # 3.3.6's jersey brings jaxb-impl 2.2.3, which calls ClassLoader.defineClass by reflection on the first request; without
+  # the flag that request and all later ones end in an ExceptionInInitializerError.
+  if [ "$WEBHDFS" = 1 ] && [ "$LINE" != 2.7.3 ]; then cds+=(--add-opens java.base/java.lang=ALL-UNNAMED); fi
   setsid "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx"$heap" -Dminihdfs.loglevel=INFO \
-    "${DNPROPS[@]}" "$@" -cp "$(class_path "$RUN/conf")" "$class" </dev/null >>"$RUN/$name.log" 2>&1 9>&- &
+    "${DNPROPS[@]}" "$@" -cp "$(class_path "$RUN/conf")" "$class" </dev/null >>"$RUN/$name.log" 2>&1 8>&- 9>&- &
   local pid=$!
   disown
   echo "$pid" >"$RUN/$name.pid"
@@ -64,7 +68,7 @@ tool() { # CLASS ARGS..: a Java client
     cds=(-XX:SharedArchiveFile="$JARS/nn.jsa" -Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off)
   fi
   "$JAVA" "$(mark_home)" "${JOPTS[@]}" ${cds[@]+"${cds[@]}"} -Xmx256m -Dminihdfs.loglevel="${LOGLEVEL:-WARN}" \
-    -Dminihdfs.nn=0 "${DNPROPS[@]}" -cp "$(class_path "$RUN/${TOOLCONF:-client}")" "$@" 9>&-
+    -Dminihdfs.nn=0 "${DNPROPS[@]}" -cp "$(class_path "$RUN/${TOOLCONF:-client}")" "$@" 8>&- 9>&-
 }
 fs_shell() { tool org.apache.hadoop.fs.FsShell "$@"; }
 haadmin() { tool org.apache.hadoop.hdfs.tools.DFSHAAdmin "$@"; }
@@ -164,10 +168,23 @@ fault() { # kill|term|pause|resume NAME
   done
 }
 
+role() { # I: active, standby or, while it starts, "starting"
+  local state
+  state=$(jmx "$1" Hadoop:service=NameNode,name=NameNodeStatus | grep -oE '"State" : "(active|standby)"' | cut -d'"' -f4) || true
+  echo "${state:-starting}"
+}
+
 start_nn() {
+  local tries=0
   if alive "nn$1"; then die "nn$1 is already running"; fi
   spawn_nn "$1"
   wait_port "$(nn_rpc "$1")" "nn$1"
+  while [ "$(role "$1")" = starting ]; do
+    if ! alive "nn$1"; then log_tail "nn$1"; die "nn$1 ended"; fi
+    tries=$((tries + 1))
+    if [ $tries -ge 300 ]; then log_tail "nn$1"; die "nn$1 is neither active nor standby after 30 s"; fi
+    sleep 0.1
+  done
 }
 
 start_dn() { # until each NameNode that answers has registered it
@@ -202,7 +219,7 @@ status() {
       if is_paused "$name"; then
         state=paused
       elif [[ $name == nn* ]]; then
-        state="up $(jmx "${name#nn}" Hadoop:service=NameNode,name=NameNodeStatus | grep -oE '"State" : "[a-z]+' | cut -d'"' -f4)"
+        state="up $(role "${name#nn}")"
       fi
       echo "$name $state pid $pid rss $(awk '/VmRSS/{print int($2/1024)}' "/proc/$pid/status") MiB"
     else
