@@ -29,7 +29,7 @@ otherwise. Nothing is skipped: what cannot run has failed.
 
 Environment:
   CARGO_TARGET_DIR       where cargo builds (default target)
-  LOOKUPFS_TEST_HADOOP   lines of Hadoop for the suite hdfs, one after another, as in "3.3.6 2.7.3"
+  LOOKUPFS_TEST_HADOOP   lines of Hadoop for the suites hdfs and scripts, one after another, as in "3.3.6 2.7.3"
                          (default: what minihdfs.sh takes, which is 3.3.6 wherever it can be fetched)
 
 Exit code: 0 all passed, 1 something failed, 2 wrong usage.
@@ -204,7 +204,7 @@ scripts() { # every script, and the parts that scripts source
 }
 
 suite_scripts() {
-  local file failed=0
+  local file line failed=0
   need shellcheck shellcheck
   while IFS= read -r file; do
     if [[ $(head -c 2 "$file") == '#!' ]]; then
@@ -216,8 +216,10 @@ suite_scripts() {
   for file in tests/*_test.sh; do
     if [ ! -e "$file" ]; then continue; fi
     need_hadoop || return 1
-    echo "== $file"
-    "$file" || failed=1
+    for line in ${LOOKUPFS_TEST_HADOOP:-default}; do
+      echo "== $file, Hadoop $line"
+      if [ "$line" = default ]; then "$file" || failed=1; else "$file" "$line" || failed=1; fi
+    done
   done
   return "$failed"
 }
