@@ -135,7 +135,7 @@ run_targets() { # none|fuse-tests|hdfs-tests
   names=$(targets "$1")
   for name in $names; do tests+=(--test "$name"); done
   if [ -z "$names" ]; then
-    say "no [[test]] of tests/Cargo.toml has the required features '$1': the suite is empty, which proves nothing"
+    say "the suite is empty, which proves nothing: in tests/Cargo.toml no [[test]] has required features '$1'"
     return 1
   fi
   cargo test "${CARGO_ARGS[@]}" "${tests[@]}"
@@ -169,6 +169,7 @@ hdfs_line() ( # LINE or '': one HDFS for all tests, in a folder of its own; noth
   export MINIHDFS_PORT
   if [ -n "$1" ]; then export MINIHDFS_HADOOP=$1; fi
   "$script" start -d 2 --fresh
+  echo "== Hadoop $("$script" version)"
   # Tests that need the NameNode's tools, its audit log or a fault call the script; the others only need the folder.
   LOOKUPFS_TEST_HDFS_CONF=$("$script" conf)
   export LOOKUPFS_TEST_HDFS_CONF LOOKUPFS_TEST_MINIHDFS=$script
@@ -183,7 +184,6 @@ suite_hdfs() {
     return
   fi
   for line in $LOOKUPFS_TEST_HADOOP; do
-    echo "== Hadoop $line"
     set +e # a broken line does not hide the next
     hdfs_line "$line"
     # shellcheck disable=SC2181 # a condition would turn set -e off inside
@@ -298,6 +298,7 @@ timed() { # NAME FUNCTION: runs it under set -e, adds its row, sets STATUS. Neve
   set -e
   if [ $STATUS = 0 ]; then row "$1" passed $((SECONDS - began)); else row "$1" FAILED $((SECONDS - began)); fi
   echo "==== $1: $((SECONDS - began)) s, status $STATUS"
+  if [ $STATUS = 130 ]; then exit 130; fi # interrupted: whoever pressed the keys wants no further suite
 }
 
 run() { # SUITE

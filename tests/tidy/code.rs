@@ -49,7 +49,7 @@ fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     if rest.starts_with(b"/*") {
         return Some(at + block_comment_len(rest));
     }
-    if rest[0] == b'r' && !word_before || rest.starts_with(b"br") && !word_before {
+    if !word_before && (rest[0] == b'r' || rest.starts_with(b"br")) {
         let open = if rest[0] == b'b' { 2 } else { 1 };
         let hashes = rest[open..].iter().take_while(|b| **b == b'#').count();
         if rest.get(open + hashes) == Some(&b'"') {
