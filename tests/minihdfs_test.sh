@@ -3,6 +3,7 @@
 #
 # Prints a line for each thing it checked; exit code 0 when all held, 1 when one did not. Two instances of its own, in a
 # temporary folder and on its own ports (MINIHDFS_TEST_PORT, default 30500, and +300), so that it disturbs no other.
+# No set -e: a check that fails is counted, and the others are still made.
 set -uo pipefail
 
 LINE=${1:-3.3.6}

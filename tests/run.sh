@@ -145,14 +145,15 @@ suite_reader() { run_targets none; }
 
 suite_fuse() { need_fuse && run_targets fuse-tests; }
 
-free_port_base() { # a base port for minihdfs.sh: its NameNode's and its first DataNode's ports are free
-  local base
+free_port_base() { # a base for minihdfs.sh: no port that a NameNode or first DataNode takes at base or base+300 is in use
+  local base port
   while :; do
-    base=$((20000 + RANDOM % 60 * 200))
-    if ! (: <"/dev/tcp/127.0.0.1/$base") 2>/dev/null && ! (: <"/dev/tcp/127.0.0.1/$((base + 100))") 2>/dev/null; then
-      echo "$base"
-      return
-    fi
+    base=$((20000 + RANDOM % 20 * 600))
+    for port in 0 2 100 110 300 302 400 410; do
+      if (: <"/dev/tcp/127.0.0.1/$((base + port))") 2>/dev/null; then continue 2; fi
+    done
+    echo "$base"
+    return
   done
 }
 
@@ -218,6 +219,8 @@ suite_scripts() {
     need_hadoop || return 1
     for line in ${LOOKUPFS_TEST_HADOOP:-default}; do
       echo "== $file, Hadoop $line"
+      MINIHDFS_TEST_PORT=$(free_port_base)
+      export MINIHDFS_TEST_PORT
       if [ "$line" = default ]; then "$file" || failed=1; else "$file" "$line" || failed=1; fi
     done
   done
