@@ -146,8 +146,8 @@ suite_reader() { run_targets none; }
 suite_fuse() { need_fuse && run_targets fuse-tests; }
 
 free_port_base() { # a base for minihdfs.sh: no port that a NameNode or first DataNode takes at base or base+300 is in use
-  local base port
-  while :; do
+  local base port try
+  for try in {1..50}; do
     base=$((20000 + RANDOM % 20 * 600))
     for port in 0 2 100 110 300 302 400 410; do
       if (: <"/dev/tcp/127.0.0.1/$((base + port))") 2>/dev/null; then continue 2; fi
@@ -155,6 +155,8 @@ free_port_base() { # a base for minihdfs.sh: no port that a NameNode or first Da
     echo "$base"
     return
   done
+  say "no free ports after $try tries between 20000 and 32000"
+  return 1
 }
 
 hdfs_line() ( # LINE or '': one HDFS for all tests, in a folder of its own; nothing is left behind
