@@ -2,6 +2,8 @@
 //! a module of `tests/tidy/` beside a case that must fail, and sees a `Tree`, so that a bad tree can be made of literals.
 //! `tests/run.sh tidy` runs it; the flag rules ask the binaries that LOOKUPFS_BIN and LOOKUP_BIN name.
 
+#[path = "tidy/blank.rs"]
+mod blank;
 #[path = "tidy/code.rs"]
 mod code;
 #[path = "tidy/flags.rs"]
