@@ -140,7 +140,11 @@ fn help(tree: &Tree, variable: &str, main: &str) -> flags::Help {
 fn flags_of_lookupfs_are_documented() {
     let tree = Tree::of_checkout();
     let help = help(&tree, "LOOKUPFS_BIN", "fs/src/main.rs");
-    assert_eq!(help.options.is_empty(), help.flags.is_empty(), "lookupfs mount --help names no mount option");
+    assert_eq!(
+        help.options.is_empty(),
+        help.flags.is_empty(),
+        "lookupfs mount --help names no mount option"
+    );
     let mut findings = flags::documented(&tree, "lookupfs", &help);
     findings.extend(flags::options_configured(&tree, &help));
     findings.extend(flags::documented_flags_exist(&tree, "lookupfs", &help));

@@ -77,7 +77,10 @@ fn read_help(text: &str, help: &mut Help) {
             continue;
         };
         for option in own.split("  ").next().unwrap_or_default().split(", ") {
-            let name: String = option.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let name: String = option
+                .chars()
+                .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+                .collect();
             help.options.extend((!name.is_empty()).then_some(name));
         }
     }
@@ -210,7 +213,10 @@ mod tests {
         let bad = Tree::of(&[("fs/CONFIG.md", "`ttl=5`, `uid`, `gid` but page_size in no span")]);
         assert_eq!(options_configured(&bad, &help()).len(), 1);
         assert_eq!(options_configured(&Tree::of(&[]), &help()).len(), 4);
-        let good = Tree::of(&[("fs/CONFIG.md", "| `ttl` | 5 |\n| `uid`, `gid` |\n| `page_size=BYTES` |")]);
+        let good = Tree::of(&[(
+            "fs/CONFIG.md",
+            "| `ttl` | 5 |\n| `uid`, `gid` |\n| `page_size=BYTES` |",
+        )]);
         assert_eq!(options_configured(&good, &help()), Vec::<String>::new());
     }
 
