@@ -29,8 +29,9 @@ otherwise. Nothing is skipped: what cannot run has failed.
 
 Environment:
   CARGO_TARGET_DIR       where cargo builds (default target)
-  LOOKUPFS_TEST_HADOOP   lines of Hadoop for the suite hdfs, one after another, as in "3.3.6 2.7.3"
+  LOOKUPFS_TEST_HADOOP   lines of Hadoop for the suites hdfs and scripts, one after another, as in "3.3.6 2.7.3"
                          (default: what minihdfs.sh takes, which is 3.3.6 wherever it can be fetched)
+  LOOKUPFS_TEST_SEED     seed of the random tests, as a failed run printed it
 
 Exit code: 0 all passed, 1 something failed, 2 wrong usage.
 USAGE
@@ -135,7 +136,7 @@ run_targets() { # none|fuse-tests|hdfs-tests
   names=$(targets "$1")
   for name in $names; do tests+=(--test "$name"); done
   if [ -z "$names" ]; then
-    say "no [[test]] of tests/Cargo.toml has the required features '$1': the suite is empty, which proves nothing"
+    say "the suite is empty, which proves nothing: in tests/Cargo.toml no [[test]] has required features '$1'"
     return 1
   fi
   cargo test "${CARGO_ARGS[@]}" "${tests[@]}"
@@ -145,15 +146,18 @@ suite_reader() { run_targets none; }
 
 suite_fuse() { need_fuse && run_targets fuse-tests; }
 
-free_port_base() { # a base port for minihdfs.sh: its NameNode's and its first DataNode's ports are free
-  local base
-  while :; do
-    base=$((20000 + RANDOM % 60 * 200))
-    if ! (: <"/dev/tcp/127.0.0.1/$base") 2>/dev/null && ! (: <"/dev/tcp/127.0.0.1/$((base + 100))") 2>/dev/null; then
-      echo "$base"
-      return
-    fi
+free_port_base() { # a base for minihdfs.sh: no port that a NameNode or first DataNode takes at base or base+300 is in use
+  local base port try
+  for try in {1..50}; do
+    base=$((20000 + RANDOM % 20 * 600))
+    for port in 0 2 100 110 300 302 400 410; do
+      if (: <"/dev/tcp/127.0.0.1/$((base + port))") 2>/dev/null; then continue 2; fi
+    done
+    echo "$base"
+    return
   done
+  say "no free ports after $try tries between 20000 and 32000"
+  return 1
 }
 
 hdfs_line() ( # LINE or '': one HDFS for all tests, in a folder of its own; nothing is left behind
@@ -169,6 +173,7 @@ hdfs_line() ( # LINE or '': one HDFS for all tests, in a folder of its own; noth
   export MINIHDFS_PORT
   if [ -n "$1" ]; then export MINIHDFS_HADOOP=$1; fi
   "$script" start -d 2 --fresh
+  echo "== Hadoop $("$script" version)"
   # Tests that need the NameNode's tools, its audit log or a fault call the script; the others only need the folder.
   LOOKUPFS_TEST_HDFS_CONF=$("$script" conf)
   export LOOKUPFS_TEST_HDFS_CONF LOOKUPFS_TEST_MINIHDFS=$script
@@ -183,7 +188,6 @@ suite_hdfs() {
     return
   fi
   for line in $LOOKUPFS_TEST_HADOOP; do
-    echo "== Hadoop $line"
     set +e # a broken line does not hide the next
     hdfs_line "$line"
     # shellcheck disable=SC2181 # a condition would turn set -e off inside
@@ -204,7 +208,7 @@ scripts() { # every script, and the parts that scripts source
 }
 
 suite_scripts() {
-  local file failed=0
+  local file line failed=0
   need shellcheck shellcheck
   while IFS= read -r file; do
     if [[ $(head -c 2 "$file") == '#!' ]]; then
@@ -216,8 +220,12 @@ suite_scripts() {
   for file in tests/*_test.sh; do
     if [ ! -e "$file" ]; then continue; fi
     need_hadoop || return 1
-    echo "== $file"
-    "$file" || failed=1
+    for line in ${LOOKUPFS_TEST_HADOOP:-default}; do
+      echo "== $file, Hadoop $line"
+      MINIHDFS_TEST_PORT=$(free_port_base)
+      export MINIHDFS_TEST_PORT
+      if [ "$line" = default ]; then "$file" || failed=1; else "$file" "$line" || failed=1; fi
+    done
   done
   return "$failed"
 }
@@ -296,6 +304,7 @@ timed() { # NAME FUNCTION: runs it under set -e, adds its row, sets STATUS. Neve
   set -e
   if [ $STATUS = 0 ]; then row "$1" passed $((SECONDS - began)); else row "$1" FAILED $((SECONDS - began)); fi
   echo "==== $1: $((SECONDS - began)) s, status $STATUS"
+  if [ $STATUS = 130 ]; then exit 130; fi # interrupted: whoever pressed the keys wants no further suite
 }
 
 run() { # SUITE

@@ -9,8 +9,8 @@ use crate::tree::Tree;
 
 /// Where a user looks for a flag.
 const DOCUMENTS: &[&str] = &["README.md", "fs/README.md", "fs/CONFIG.md", "reader/README.md"];
-/// The heading of `lookupfs mount --help` below which the mount options stand, one a line.
-const OPTIONS_HEADING: &str = "Mount options:";
+/// How the heading begins in `lookupfs mount --help` below which the mount options stand. More headings may follow it.
+const OPTIONS_HEADING: &str = "Mount options";
 
 /// What a binary says of itself.
 #[derive(Default)]
@@ -70,19 +70,18 @@ fn read_help(text: &str, help: &mut Help) {
             help.flags.extend(flags_in(own));
         }
     }
-    let below = text
-        .lines()
-        .skip_while(|line| line.trim() != OPTIONS_HEADING)
-        .skip(1);
-    for line in below.take_while(|line| line.starts_with(' ') || line.is_empty()) {
-        let name: String = line
-            .trim_start()
-            .chars()
-            .take_while(|c| c.is_ascii_lowercase() || *c == '_')
-            .collect();
-        // Two blanks and the name; more indented lines continue a description.
-        if !name.is_empty() && line.len() - line.trim_start().len() <= 2 {
-            help.options.insert(name);
+    let below = text.lines().skip_while(|line| !line.starts_with(OPTIONS_HEADING));
+    for line in below.take_while(|line| line.is_empty() || line.starts_with(' ') || line.ends_with(':')) {
+        // Two blanks, names, two blanks, a description. More blanks at the start continue a description.
+        let Some(own) = line.strip_prefix("  ").filter(|own| !own.starts_with(' ')) else {
+            continue;
+        };
+        for option in own.split("  ").next().unwrap_or_default().split(", ") {
+            let name: String = option
+                .chars()
+                .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+                .collect();
+            help.options.extend((!name.is_empty()).then_some(name));
         }
     }
 }
@@ -121,7 +120,7 @@ pub(crate) fn documented(tree: &Tree, binary: &str, help: &Help) -> Vec<String> 
         .collect()
 }
 
-/// Each mount option, and each flag of `lookupfs mount`, occurs in a code span of fs/CONFIG.md.
+/// Each mount option occurs in a code span of fs/CONFIG.md.
 pub(crate) fn options_configured(tree: &Tree, help: &Help) -> Vec<String> {
     let text = tree.get("fs/CONFIG.md").map_or("", |file| file.text.as_str());
     let known: BTreeSet<&str> = text
@@ -176,7 +175,8 @@ mod tests {
 
     const HELP: &str = "Mounts.\n\nUsage: lookupfs mount [OPTIONS]\n\nCommands:\n  mount   see --other\n          more\n  help    Print\n\n\
         Options:\n  -o, --option <OPT>  one of the options\n      --foreground    stay, unlike --background\n  -h, --help\n\n\
-        Mount options:\n  ttl=SECONDS  how long\n      a continued line\n  page_size=BYTES\n\nEnd";
+        Mount options (-o); see there:\n  ttl=SECONDS  how long, at least\n      a continued line\n  uid=N, gid=N  ids\n\
+        Options of all:\n  page_size=BYTES\n\nIgnored: ro\n  none";
 
     fn help() -> Help {
         let mut help = Help::default();
@@ -193,7 +193,7 @@ mod tests {
         );
         assert_eq!(
             help().options.into_iter().collect::<Vec<_>>(),
-            ["page_size", "ttl"]
+            ["gid", "page_size", "ttl", "uid"]
         );
     }
 
@@ -210,10 +210,13 @@ mod tests {
 
     #[test]
     fn an_undocumented_mount_option_is_found() {
-        let bad = Tree::of(&[("fs/CONFIG.md", "`ttl=5` but page_size in no span")]);
+        let bad = Tree::of(&[("fs/CONFIG.md", "`ttl=5`, `uid`, `gid` but page_size in no span")]);
         assert_eq!(options_configured(&bad, &help()).len(), 1);
-        assert_eq!(options_configured(&Tree::of(&[]), &help()).len(), 2);
-        let good = Tree::of(&[("fs/CONFIG.md", "| `ttl` | 5 |\n| `page_size=BYTES` |")]);
+        assert_eq!(options_configured(&Tree::of(&[]), &help()).len(), 4);
+        let good = Tree::of(&[(
+            "fs/CONFIG.md",
+            "| `ttl` | 5 |\n| `uid`, `gid` |\n| `page_size=BYTES` |",
+        )]);
         assert_eq!(options_configured(&good, &help()), Vec::<String>::new());
     }
 

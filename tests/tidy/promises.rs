@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::code::before_tests;
+use crate::code::{before_tests, is_test};
 use crate::tree::Tree;
 
 /// Numbers are promised in headings, table rows and list items that begin with `P1`, bold or not.
@@ -59,8 +59,7 @@ pub(crate) fn proven(tree: &Tree) -> Vec<String> {
         .ending(".rs")
         .filter(|(path, _)| !path.starts_with("tests/tidy"))
     {
-        let in_tests = path.starts_with("tests/") || path.contains("/tests/");
-        let from = if in_tests {
+        let from = if is_test(path) {
             0
         } else {
             before_tests(&file.text).len()

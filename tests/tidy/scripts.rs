@@ -61,7 +61,8 @@ pub(crate) fn strict_shell(tree: &Tree) -> Vec<String> {
             line.strip_prefix(GOES_ON)
                 .is_some_and(|reason| !reason.is_empty())
         });
-        if !has(wanted) && !(has_reason && has("set -uo pipefail")) {
+        let goes_on = has_reason && has("set -uo pipefail");
+        if !has(wanted) && !goes_on {
             findings.push(format!(
                 "{path}: no line `{wanted}` (or `{GOES_ON}why` and `set -uo pipefail`)"
             ));

@@ -1,7 +1,7 @@
 //! Rules for words: what is unfinished, names that say nothing, and traces of the machine that a file was written on.
 //! Each banned word comes with what to do instead. Banned words are put together here, so that this file passes.
 
-use crate::code::blank;
+use crate::blank::blank;
 use crate::tree::Tree;
 
 /// A word, and what to do instead.
