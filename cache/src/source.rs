@@ -1,12 +1,15 @@
 //! Where bytes come from: the contract that every source keeps, and that [`crate::conformance`] checks.
 
+pub mod hdfs;
+pub mod retry;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::page::ByteRange;
 use crate::version::{FileVersion, SourceId, SourcePath};
 
@@ -137,4 +140,30 @@ pub trait OpenFile: Send + Sync + Debug + 'static {
     /// `Invalid` for a range that does not lie inside the version; `Changed` where those bytes have gone; `Corrupt`
     /// where no replica passes its checksum; `Unavailable` or `TimedOut` otherwise.
     async fn read(&self, range: ByteRange) -> Result<Bytes>;
+}
+
+/// What every [`OpenFile::read`] checks first.
+pub(crate) fn check_range(version: &FileVersion, range: ByteRange) -> Result<()> {
+    if range.end() > version.len() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "bytes {}..{} do not lie inside {version}",
+                range.start(),
+                range.end()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// What every [`Source::open`] checks first.
+pub(crate) fn check_source(id: &SourceId, version: &FileVersion) -> Result<()> {
+    if version.source() != id {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{version} is a version of {}, not of {id}", version.source()),
+        ));
+    }
+    Ok(())
 }
