@@ -1,6 +1,16 @@
 //! Where bytes come from: the contract that every source keeps, and that [`crate::conformance`] checks.
 
+pub mod counting;
+pub mod deadline;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault;
 pub mod hdfs;
+#[cfg(any(test, feature = "testing"))]
+pub mod latency;
+pub mod local;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory;
+pub mod open;
 pub mod retry;
 
 use std::fmt::Debug;
@@ -140,6 +150,30 @@ pub trait OpenFile: Send + Sync + Debug + 'static {
     /// `Invalid` for a range that does not lie inside the version; `Changed` where those bytes have gone; `Corrupt`
     /// where no replica passes its checksum; `Unavailable` or `TimedOut` otherwise.
     async fn read(&self, range: ByteRange) -> Result<Bytes>;
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn id(&self) -> &SourceId {
+        (**self).id()
+    }
+
+    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
+        (**self).status(path).await
+    }
+
+    async fn list(&self, path: &SourcePath) -> Result<Listing> {
+        (**self).list(path).await
+    }
+
+    async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
+        (**self).open(version).await
+    }
+
+    async fn read_link(&self, path: &SourcePath) -> Result<Vec<u8>> {
+        (**self).read_link(path).await
+    }
 }
 
 /// What every [`OpenFile::read`] checks first.

@@ -23,6 +23,7 @@ use tokio::runtime::Handle;
 
 use self::file::HdfsFile;
 use self::namenode::{ClientPlan, Namenodes};
+use super::deadline::Deadlines;
 use super::{Entry, FileKind, FileStatus, Listing, OpenFile, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::{FileVersion, SourceId, SourcePath};
@@ -41,10 +42,6 @@ pub struct HdfsOptions {
     pub user: Option<String>,
     /// Properties that win over the files'.
     pub config: Vec<(String, String)>,
-    /// For each status, listing and open.
-    pub metadata_deadline: Duration,
-    /// For each read.
-    pub read_deadline: Duration,
     /// How long a DataNode may be silent before the next replica is tried, unless `dfs.client.socket-timeout` is
     /// configured.
     pub socket_timeout: Duration,
@@ -59,8 +56,6 @@ impl Default for HdfsOptions {
             hadoop_conf: None,
             user: None,
             config: Vec::new(),
-            metadata_deadline: Duration::from_secs(10),
-            read_deadline: Duration::from_secs(60),
             socket_timeout: Duration::from_secs(5),
             reader_age_max: Duration::from_secs(3600),
         }
@@ -92,7 +87,7 @@ impl HdfsSource {
     ///
     /// # Errors
     /// `Invalid` where the configuration is missing or wrong, or outside of a tokio runtime.
-    pub fn new(authority: &str, options: &HdfsOptions) -> Result<HdfsSource> {
+    pub fn new(authority: &str, options: &HdfsOptions, deadlines: Deadlines) -> Result<HdfsSource> {
         let runtime = Handle::try_current().map_err(|error| {
             Error::with_cause(ErrorKind::Invalid, "an HDFS source needs a tokio runtime", error)
         })?;
@@ -129,12 +124,12 @@ impl HdfsSource {
             namenodes,
         };
         // A little earlier than whoever waits with the same deadline, so that a silent NameNode is noticed here.
-        let deadline = options.metadata_deadline * 9 / 10;
+        let deadline = deadlines.metadata * 9 / 10;
         Ok(HdfsSource {
             shared: Arc::new(Shared {
                 id: SourceId::new(format!("hdfs://{}", authority.to_lowercase())),
                 namenodes: Namenodes::new(plan, deadline)?,
-                read_deadline: options.read_deadline,
+                read_deadline: deadlines.read,
                 reader_age_max: options.reader_age_max,
             }),
         })
