@@ -13,6 +13,7 @@ mod failure;
 mod file;
 mod namenode;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub struct HdfsOptions {
     pub user: Option<String>,
     /// Properties that win over the files'.
     pub config: Vec<(String, String)>,
+    /// For each status, listing and open.
+    pub metadata_deadline: Duration,
+    /// For each read.
+    pub read_deadline: Duration,
     /// How long a DataNode may be silent before the next replica is tried, unless `dfs.client.socket-timeout` is
     /// configured.
     pub socket_timeout: Duration,
@@ -52,10 +57,13 @@ pub struct HdfsOptions {
 
 impl Default for HdfsOptions {
     fn default() -> Self {
+        let deadlines = Deadlines::default();
         HdfsOptions {
             hadoop_conf: None,
             user: None,
             config: Vec::new(),
+            metadata_deadline: deadlines.metadata,
+            read_deadline: deadlines.read,
             socket_timeout: Duration::from_secs(5),
             reader_age_max: Duration::from_secs(3600),
         }
@@ -87,7 +95,7 @@ impl HdfsSource {
     ///
     /// # Errors
     /// `Invalid` where the configuration is missing or wrong, or outside of a tokio runtime.
-    pub fn new(authority: &str, options: &HdfsOptions, deadlines: Deadlines) -> Result<HdfsSource> {
+    pub fn new(authority: &str, options: &HdfsOptions) -> Result<HdfsSource> {
         let runtime = Handle::try_current().map_err(|error| {
             Error::with_cause(ErrorKind::Invalid, "an HDFS source needs a tokio runtime", error)
         })?;
@@ -101,18 +109,23 @@ impl HdfsSource {
             "" => default_authority(&config)?,
             given => given.to_owned(),
         };
-        let namenodes_key = format!("dfs.ha.namenodes.{authority}");
+        let nameservice = nameservice_of(&authority, &config);
+        let namenodes_key = format!("dfs.ha.namenodes.{}", nameservice.as_deref().unwrap_or_default());
         let namenodes: Vec<String> = config
             .get(&namenodes_key)
             .map(|list| list.split(',').map(|id| id.trim().to_owned()).collect())
             .unwrap_or_default();
-        let authority = if namenodes.is_empty() {
-            with_port(&authority)?
-        } else {
-            config.insert(namenodes_key.clone(), namenodes.join(","));
-            // The list is turned when a NameNode is silent; a shuffled one would undo that.
-            config.remove(&format!("dfs.client.failover.random.order.{authority}"));
-            authority
+        let authority = match nameservice {
+            None => with_port(&authority)?,
+            Some(name) => {
+                config.insert(namenodes_key.clone(), namenodes.join(","));
+                // The list is turned when a NameNode is silent; a shuffled one would undo that.
+                config.insert(
+                    format!("dfs.client.failover.random.order.{name}"),
+                    "false".to_owned(),
+                );
+                name
+            }
         };
         let plan = ClientPlan {
             url: format!("hdfs://{authority}"),
@@ -124,12 +137,12 @@ impl HdfsSource {
             namenodes,
         };
         // A little earlier than whoever waits with the same deadline, so that a silent NameNode is noticed here.
-        let deadline = deadlines.metadata * 9 / 10;
+        let deadline = options.metadata_deadline * 9 / 10;
         Ok(HdfsSource {
             shared: Arc::new(Shared {
                 id: SourceId::new(format!("hdfs://{}", authority.to_lowercase())),
                 namenodes: Namenodes::new(plan, deadline)?,
-                read_deadline: deadlines.read,
+                read_deadline: options.read_deadline,
                 reader_age_max: options.reader_age_max,
             }),
         })
@@ -234,13 +247,22 @@ fn translate(status: &hdfs_native::client::FileStatus) -> FileStatus {
     }
 }
 
+/// The nameservice `authority` as the configuration spells it; URLs do not tell upper from lower case.
+fn nameservice_of(authority: &str, config: &HashMap<String, String>) -> Option<String> {
+    let names = config
+        .keys()
+        .filter_map(|key| key.strip_prefix("dfs.ha.namenodes."));
+    let found = names.filter(|name| name.eq_ignore_ascii_case(authority));
+    found.min_by_key(|name| *name != authority).map(str::to_owned)
+}
+
 fn config_dir_of_environment() -> Option<PathBuf> {
     std::env::var_os("HADOOP_CONF_DIR")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HADOOP_HOME").map(|home| PathBuf::from(home).join("etc/hadoop")))
 }
 
-fn default_authority(config: &std::collections::HashMap<String, String>) -> Result<String> {
+fn default_authority(config: &HashMap<String, String>) -> Result<String> {
     let authority = config
         .get("fs.defaultFS")
         .and_then(|url| url.strip_prefix("hdfs://"))

@@ -34,7 +34,7 @@ pub struct SourceOptions {
     pub deadlines: Deadlines,
     /// Tries of one call, the first one included.
     pub tries: u32,
-    /// Of `hdfs://` sources.
+    /// Of `hdfs://` sources; its deadlines are replaced by those above.
     pub hdfs: HdfsOptions,
 }
 
@@ -116,10 +116,14 @@ impl SourceUrl {
     /// Those of [`HdfsSource::new`] and [`LocalSource::new`].
     pub fn open(&self, options: &SourceOptions) -> Result<LayeredSource> {
         let (source, root): (Arc<dyn Source>, SourcePath) = match self {
-            SourceUrl::Hdfs { authority, path } => (
-                Arc::new(HdfsSource::new(authority, &options.hdfs, options.deadlines)?),
-                path.clone(),
-            ),
+            SourceUrl::Hdfs { authority, path } => {
+                let hdfs = HdfsOptions {
+                    metadata_deadline: options.deadlines.metadata,
+                    read_deadline: options.deadlines.read,
+                    ..options.hdfs.clone()
+                };
+                (Arc::new(HdfsSource::new(authority, &hdfs)?), path.clone())
+            }
             SourceUrl::Local(dir) => (Arc::new(LocalSource::new(dir)?), SourcePath::root()),
         };
         let counters = Arc::new(RequestCounters::default());
