@@ -20,7 +20,10 @@ impl MiniHdfs {
     /// Where there is none: these tests are not skipped.
     pub fn from_env() -> MiniHdfs {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        match (variable("LOOKUPFS_TEST_HDFS_CONF"), variable("LOOKUPFS_TEST_MINIHDFS")) {
+        match (
+            variable("LOOKUPFS_TEST_HDFS_CONF"),
+            variable("LOOKUPFS_TEST_MINIHDFS"),
+        ) {
             (Some(conf), Some(script)) => MiniHdfs { conf, script },
             _ => panic!("no HDFS to test with: run `tests/run.sh hdfs`, which starts one"),
         }
@@ -29,20 +32,33 @@ impl MiniHdfs {
     /// `hdfs://HOST:PORT`, from the clients' configuration.
     pub fn url(&self) -> String {
         let text = std::fs::read_to_string(self.conf.join("core-site.xml")).expect("core-site.xml");
-        let after = text.split("<name>fs.defaultFS</name>").nth(1).expect("fs.defaultFS");
-        let value = after.split("<value>").nth(1).and_then(|rest| rest.split("</value>").next());
+        let after = text
+            .split("<name>fs.defaultFS</name>")
+            .nth(1)
+            .expect("fs.defaultFS");
+        let value = after
+            .split("<value>")
+            .nth(1)
+            .and_then(|rest| rest.split("</value>").next());
         value.expect("a value").trim().to_owned()
     }
 
     /// A path of HDFS that no other test uses.
     pub fn new_path(&self, what: &str) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        format!("/test/{what}.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+        format!(
+            "/test/{what}.{}.{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        )
     }
 
     /// Runs a command of `minihdfs.sh`.
     pub fn run(&self, args: &[&str]) -> Output {
-        let output = Command::new(&self.script).args(args).output().expect("minihdfs.sh runs");
+        let output = Command::new(&self.script)
+            .args(args)
+            .output()
+            .expect("minihdfs.sh runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "minihdfs.sh {args:?}: {errors}");
         output
@@ -50,7 +66,9 @@ impl MiniHdfs {
 
     /// Copies a local file or tree to `to` with Hadoop's own client.
     pub fn put(&self, from: &Path, to: &str) {
-        let parent = to.rsplit_once('/').map_or("/", |(parent, _)| if parent.is_empty() { "/" } else { parent });
+        let parent = to
+            .rsplit_once('/')
+            .map_or("/", |(parent, _)| if parent.is_empty() { "/" } else { parent });
         self.run(&["fs", "-mkdir", "-p", parent]);
         self.run(&["fs", "-put", from.to_str().expect("UTF-8"), to]);
     }

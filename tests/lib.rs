@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub mod hdfs;
+pub mod own_hdfs;
 pub mod reference;
 pub mod source_side;
 
@@ -19,8 +20,16 @@ pub fn program(name: &str) -> PathBuf {
         return PathBuf::from(set);
     }
     let test = std::env::current_exe().expect("the test's own file");
-    let built = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST").join(name);
-    assert!(built.exists(), "{} is not built: run `cargo build --workspace` first", built.display());
+    let built = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("target/PROFILE/deps/TEST")
+        .join(name);
+    assert!(
+        built.exists(),
+        "{} is not built: run `cargo build --workspace` first",
+        built.display()
+    );
     built
 }
 
@@ -51,9 +60,19 @@ impl Default for Daemon {
 impl Daemon {
     /// A run directory without a daemon yet; the first mount starts it.
     pub fn new() -> Daemon {
-        assert!(Path::new("/dev/fuse").exists(), "/dev/fuse is missing: these tests mount");
-        let directory = tempfile::Builder::new().prefix("lookupfs-test.").tempdir().expect("a directory");
-        Daemon { directory, mounts: Vec::new(), environment: Vec::new() }
+        assert!(
+            Path::new("/dev/fuse").exists(),
+            "/dev/fuse is missing: these tests mount"
+        );
+        let directory = tempfile::Builder::new()
+            .prefix("lookupfs-test.")
+            .tempdir()
+            .expect("a directory");
+        Daemon {
+            directory,
+            mounts: Vec::new(),
+            environment: Vec::new(),
+        }
     }
 
     /// With a variable in the environment of all its commands.
@@ -102,14 +121,22 @@ impl Daemon {
         args.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
         let output = self.lookupfs(&args);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "lookupfs mount: {errors}\n{}", self.log());
+        assert!(
+            output.status.success(),
+            "lookupfs mount: {errors}\n{}",
+            self.log()
+        );
         paths
     }
 
     /// The counters of the daemon.
     pub fn stats(&self) -> serde_json::Value {
         let output = self.lookupfs(&["stats", "--all", "--json"]);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         serde_json::from_slice(&output.stdout).expect("stats are JSON")
     }
 
@@ -141,7 +168,9 @@ impl Drop for Daemon {
             self.lookupfs(&["umount".as_ref(), "--lazy".as_ref(), path.as_os_str()]);
         }
         if let Some(pid) = pid {
-            let ended = wait_until(Duration::from_secs(10), || !Path::new(&format!("/proc/{pid}")).exists());
+            let ended = wait_until(Duration::from_secs(10), || {
+                !Path::new(&format!("/proc/{pid}")).exists()
+            });
             if !ended {
                 eprintln!("daemon {pid} does not end; its log:\n{}", self.log());
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
@@ -160,7 +189,10 @@ pub fn wait_until(patience: Duration, is_true: impl Fn() -> bool) -> bool {
         if start.elapsed() > patience {
             return false;
         }
-        #[expect(clippy::disallowed_methods, reason = "a bounded look at another process, which sends no event")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a bounded look at another process, which sends no event"
+        )]
         std::thread::sleep(Duration::from_millis(5));
     }
     true

@@ -2,21 +2,27 @@
 # minihdfs_test.sh [3.3.6 | 2.7.3]: what mount-scripts/minihdfs.sh promises, on a real HDFS (default 3.3.6).
 #
 # Prints a line for each thing it checked; exit code 0 when all held, 1 when one did not. Two instances of its own, in a
-# temporary folder and on its own ports (MINIHDFS_TEST_PORT, default 30500, and +300), so that it disturbs no other.
-# No set -e: a check that fails is counted, and the others are still made.
+# temporary folder and on a block of 600 ports that no other run of this test holds, so that it disturbs no other.
+# No set -e: a check that fails is counted and printed, and the next ones run.
 set -uo pipefail
 
 LINE=${1:-3.3.6}
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 MINI=$HERE/../mount-scripts/minihdfs.sh
-PORT=${MINIHDFS_TEST_PORT:-30500}
 TMP=$(mktemp -d)
 FAILED=0
 CHECKED=0
 export MINIHDFS_HADOOP=$LINE
 
-one() { MINIHDFS_HOME=$TMP/one MINIHDFS_PORT=$PORT "$MINI" "$@"; }
-pair() { MINIHDFS_HOME=$TMP/pair MINIHDFS_PORT=$((PORT + 300)) "$MINI" "$@"; }
+# Ports below those of tests/run.sh (from 20000) and the ephemeral ones. The lock is on a file that stays; it ends with this shell, as does the block.
+for ((PORT = 12000; PORT < 19800; PORT += 600)); do
+  exec 7>"/tmp/minihdfs_test.$(id -u).$PORT.lock"
+  if flock -n 7; then break; fi
+done
+((PORT < 19800)) || { echo "FAIL no free block of ports from 12000 to 19800"; exit 1; }
+
+one() { MINIHDFS_HOME=$TMP/one MINIHDFS_PORT=$PORT "$MINI" "$@" 7>&-; }
+pair() { MINIHDFS_HOME=$TMP/pair MINIHDFS_PORT=$((PORT + 300)) "$MINI" "$@" 7>&-; }
 clean() {
   one stop
   pair stop
@@ -142,14 +148,25 @@ erasure() { # SHA256 of $TMP/data
   equal 'and read with the same sha256' "$(one fs -cat /ec/data | sum)" "$1"
 }
 
+get() { # PORT PATH: the answer of a web server, by HTTP/1.0
+  {
+    printf 'GET %s HTTP/1.0\r\n\r\n' "$2" >&3
+    timeout 10 cat <&3
+  } 3<>"/dev/tcp/127.0.0.1/$1"
+}
+
 high_availability() { # beside the first instance
-  local want
+  local want web=()
+  if [ "$LINE" != 2.7.3 ]; then web=(--webhdfs); fi # 2.7.3 would download more for it
   want=$(sum <"$TMP/data")
-  succeeds 'an HA pair starts beside it, with a proxy address' pair start --ha --fresh --proxy
+  succeeds 'an HA pair starts beside it, with a proxy address' pair start --ha --fresh --proxy ${web[@]+"${web[@]}"}
   contains 'nn0 is active' "$(pair status)" 'nn0 up active'
   contains 'nn1 stands by' "$(pair status)" 'nn1 up standby'
   contains 'the DataNode is told by its proxy address' \
     "$(pair jmx Hadoop:service=NameNode,name=NameNodeInfo)" "127.0.1.10:$((PORT + 400))"
+  if [ ${#web[@]} != 0 ]; then
+    contains 'WebHDFS answers' "$(get $((PORT + 301)) '/webhdfs/v1/?op=LISTSTATUS&user.name=root')" '"FileStatuses"'
+  fi
   pair stop
   succeeds 'an HA pair starts without one' pair start --ha --fresh
   succeeds 'a file is put' pair fs -put "$TMP/data" /data
@@ -167,13 +184,21 @@ high_availability() { # beside the first instance
 }
 
 ending() {
+  local first second
   succeeds 'the pair stops' pair stop
   equal 'and leaves no process' "$(processes "$TMP/pair")" 0
   equal 'the other instance is untouched' "$(one status | grep -c ' up ')" 4
   succeeds 'which stops' one stop
   equal 'and leaves no process' "$(processes "$TMP/one")" 0
   fails 'a start of another kind on kept files is refused' 1 'use --fresh' one start --ha
-  succeeds 'a start keeps the files' one start -d 3
+  one start -d 3 >"$TMP/out" 2>&1 &
+  first=$!
+  one start -d 3 >"$TMP/out2" 2>&1
+  second=$?
+  wait $first
+  equal 'of two starts at once one succeeds' "$((($? == 0) + (second == 0)))" 1
+  equal 'with all its processes' "$(one status | grep -c ' up ')" 4
+  succeeds 'which keep the files' one wait
   equal 'of the earlier run' "$(one fs -cat '/data of 3 blocks' | sum)" "$(sum <"$TMP/data")"
   one stop
   fails 'a start that fails shows the log' 1 'dn0 ended' one start --fresh --conf dfs.datanode.data.dir=/proc/none

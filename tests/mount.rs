@@ -19,7 +19,9 @@ struct Tree {
 
 impl Tree {
     fn new() -> Tree {
-        Tree { directory: tempfile::tempdir().unwrap() }
+        Tree {
+            directory: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn path(&self) -> &Path {
@@ -38,7 +40,9 @@ impl Tree {
 }
 
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    (0..len)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
 }
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
@@ -65,7 +69,11 @@ fn all_ways_to_read_give_the_same_bytes() {
     assert_eq!(tail, bytes[bytes.len() - 5..], "lseek");
     assert_eq!(file.read_at(&mut part, 3_000_001).unwrap(), 0, "at the end");
 
-    let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+    let direct = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path)
+        .unwrap();
     let mut page = Aligned([0; 8192]);
     direct.read_exact_at(&mut page.0, 4096).unwrap();
     assert_eq!(page.0[..], bytes[4096..4096 + 8192], "O_DIRECT");
@@ -76,7 +84,14 @@ fn all_ways_to_read_give_the_same_bytes() {
     while sent < bytes.len() {
         let mut offset = sent as libc::off_t;
         // SAFETY: both descriptors are open, and `offset` outlives the call.
-        let n = unsafe { libc::sendfile(out.as_raw_fd(), file.as_raw_fd(), &raw mut offset, bytes.len() - sent) };
+        let n = unsafe {
+            libc::sendfile(
+                out.as_raw_fd(),
+                file.as_raw_fd(),
+                &raw mut offset,
+                bytes.len() - sent,
+            )
+        };
         assert!(n > 0, "sendfile: {}", io::Error::last_os_error());
         sent += n as usize;
     }
@@ -102,11 +117,17 @@ fn everything_that_would_write_is_refused_p5() {
     assert_eq!(errno(fs::create_dir(mount.join("d"))), readonly);
     assert_eq!(errno(symlink("f", mount.join("l"))), readonly);
     assert_eq!(errno(fs::hard_link(&file, mount.join("h"))), readonly);
-    assert_eq!(errno(fs::set_permissions(&file, fs::Permissions::from_mode(0o777))), readonly);
+    assert_eq!(
+        errno(fs::set_permissions(&file, fs::Permissions::from_mode(0o777))),
+        readonly
+    );
     let c_path = CString::new(file.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string; the call changes nothing else.
     let truncated = unsafe { libc::truncate(c_path.as_ptr(), 0) };
-    assert_eq!((truncated, io::Error::last_os_error().raw_os_error()), (-1, Some(readonly)));
+    assert_eq!(
+        (truncated, io::Error::last_os_error().raw_os_error()),
+        (-1, Some(readonly))
+    );
     assert_eq!(fs::read(inside).unwrap(), b"bytes");
 }
 
@@ -117,10 +138,17 @@ fn stat_shows_the_version_and_statfs_a_constant() {
     fs::set_permissions(&inside, fs::Permissions::from_mode(0o640)).unwrap();
     let mut daemon = Daemon::new();
     let mount = daemon.mount(&tree.url(), "page_size=32k");
-    let (shown, real) = (fs::metadata(mount.join("f")).unwrap(), fs::metadata(&inside).unwrap());
+    let (shown, real) = (
+        fs::metadata(mount.join("f")).unwrap(),
+        fs::metadata(&inside).unwrap(),
+    );
     assert_eq!(shown.len(), 5000);
     assert_eq!(shown.mtime(), real.mtime());
-    assert_eq!((shown.uid(), shown.gid(), shown.mode()), (real.uid(), real.gid(), 0o100640), "P8");
+    assert_eq!(
+        (shown.uid(), shown.gid(), shown.mode()),
+        (real.uid(), real.gid(), 0o100640),
+        "P8"
+    );
     assert_eq!((shown.blksize(), shown.nlink()), (32 << 10, 1));
     let c_path = CString::new(mount.as_os_str().as_bytes()).unwrap();
     // SAFETY: statvfs is plain data that the call fills.
@@ -135,7 +163,10 @@ fn stat_shows_the_version_and_statfs_a_constant() {
     let path = CString::new(mount.join("f").as_os_str().as_bytes()).unwrap();
     // SAFETY: both are C strings, and no buffer is given.
     let got = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
-    assert_eq!((got, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::ENOTSUP)));
+    assert_eq!(
+        (got, io::Error::last_os_error().raw_os_error()),
+        (-1, Some(libc::ENOTSUP))
+    );
 }
 
 #[test]
@@ -144,9 +175,15 @@ fn owners_and_modes_can_be_replaced_p8() {
     tree.write("f", b"x");
     fs::create_dir(tree.path().join("d")).unwrap();
     let mut daemon = Daemon::new();
-    let mount = daemon.mount(&tree.url(), "uid=1234,gid=2345,umask=027,file_mode=644,dir_mode=755");
+    let mount = daemon.mount(
+        &tree.url(),
+        "uid=1234,gid=2345,umask=027,file_mode=644,dir_mode=755",
+    );
     let file = fs::metadata(mount.join("f")).unwrap();
-    assert_eq!((file.uid(), file.gid(), file.mode() & 0o7777), (1234, 2345, 0o640));
+    assert_eq!(
+        (file.uid(), file.gid(), file.mode() & 0o7777),
+        (1234, 2345, 0o640)
+    );
     assert_eq!(fs::metadata(mount.join("d")).unwrap().mode() & 0o7777, 0o750);
 }
 
@@ -175,7 +212,11 @@ fn a_version_has_one_name_on_every_mount_and_after_a_restart() {
     let first = identity(&mounts[0]);
     assert_eq!(first, identity(&mounts[1]));
     let mut other = Daemon::new();
-    assert_eq!(first, identity(&other.mount(&tree.url(), "")), "in another daemon");
+    assert_eq!(
+        first,
+        identity(&other.mount(&tree.url(), "")),
+        "in another daemon"
+    );
     tree.write("f", b"two");
     let second = identity(&mounts[0]);
     assert!(first.0 != second.0 && first.1 != second.1, "{first:?} {second:?}");
@@ -196,7 +237,10 @@ fn symbolic_links_are_the_sources_own() {
     assert_eq!(fs::read_link(mount.join("l")).unwrap(), Path::new("f"));
     assert_eq!(fs::read(mount.join("l")).unwrap(), b"bytes");
     assert_eq!(fs::read(mount.join("d/up")).unwrap(), b"bytes");
-    assert_eq!(fs::read_link(mount.join("out")).unwrap(), Path::new("/etc/hostname"));
+    assert_eq!(
+        fs::read_link(mount.join("out")).unwrap(),
+        Path::new("/etc/hostname")
+    );
 }
 
 #[test]
@@ -207,12 +251,36 @@ fn a_listing_costs_one_request_and_the_stats_after_it_none() {
     }
     let mut daemon = Daemon::new();
     let mount = daemon.mount(&tree.url(), "ttl=60");
-    let before = (daemon.count("/sources/0/requests/list"), daemon.count("/sources/0/requests/status"));
-    let output = std::process::Command::new("ls").arg("-l").arg(&mount).output().unwrap();
-    assert_eq!(output.stdout.split(|b| *b == b'\n').filter(|line| line.starts_with(b"-rw")).count(), 500);
-    let after = (daemon.count("/sources/0/requests/list"), daemon.count("/sources/0/requests/status"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (1, 0), "(listings, statuses)");
-    assert!(daemon.count("/kernel/lookups") <= 500, "a name is looked up at most once");
+    let before = (
+        daemon.count("/sources/0/requests/list"),
+        daemon.count("/sources/0/requests/status"),
+    );
+    let output = std::process::Command::new("ls")
+        .arg("-l")
+        .arg(&mount)
+        .output()
+        .unwrap();
+    assert_eq!(
+        output
+            .stdout
+            .split(|b| *b == b'\n')
+            .filter(|line| line.starts_with(b"-rw"))
+            .count(),
+        500
+    );
+    let after = (
+        daemon.count("/sources/0/requests/list"),
+        daemon.count("/sources/0/requests/status"),
+    );
+    assert_eq!(
+        (after.0 - before.0, after.1 - before.1),
+        (1, 0),
+        "(listings, statuses)"
+    );
+    assert!(
+        daemon.count("/kernel/lookups") <= 500,
+        "a name is looked up at most once"
+    );
 }
 
 #[test]
@@ -232,7 +300,11 @@ fn an_open_directory_shows_one_listing() {
     let mut names: Vec<_> = open.map(|entry| entry.unwrap().file_name()).collect();
     names.push(first);
     assert_eq!(names.len(), 2000);
-    assert_eq!(fs::read_dir(&mount).unwrap().count(), 1, "opened again it shows what is there now");
+    assert_eq!(
+        fs::read_dir(&mount).unwrap().count(),
+        1,
+        "opened again it shows what is there now"
+    );
 }
 
 #[test]
@@ -249,14 +321,22 @@ fn an_open_file_never_shows_another_versions_bytes_p1() {
     let new: Vec<u8> = old.iter().map(|byte| !byte).collect();
     tree.write("g", &new);
     fs::rename(tree.path().join("g"), tree.path().join("f")).unwrap();
-    assert_eq!(fs::read(&path).unwrap(), new, "P2: a lookup after ttl sees the change");
+    assert_eq!(
+        fs::read(&path).unwrap(),
+        new,
+        "P2: a lookup after ttl sees the change"
+    );
     file.read_exact_at(&mut part, 0).unwrap();
     assert_eq!(part, old[..4096], "cached bytes of the old version");
     match file.read_exact_at(&mut part, 900_000) {
         Ok(()) => assert_eq!(part, old[900_000..][..4096]),
         Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE)),
     }
-    assert_eq!(file.metadata().unwrap().len(), 1_000_000, "P9: growth is a new inode");
+    assert_eq!(
+        file.metadata().unwrap().len(),
+        1_000_000,
+        "P9: growth is a new inode"
+    );
 }
 
 #[test]
@@ -301,7 +381,11 @@ fn immutable_mounts_ask_for_a_name_once_p2() {
     }
     // One for the root when it was mounted, one for the file.
     assert_eq!(daemon.count("/sources/0/requests/status"), 2);
-    assert_eq!(daemon.count("/sources/0/requests/read"), 1, "one page for three mounts");
+    assert_eq!(
+        daemon.count("/sources/0/requests/read"),
+        1,
+        "one page for three mounts"
+    );
 }
 
 #[test]
@@ -333,7 +417,12 @@ fn opening_costs_no_message_once_the_kernel_knows() {
         assert_eq!(fs::read(mount.join("f")).unwrap().len(), 100_000);
     }
     let after = daemon.stats();
-    for counter in ["/kernel/opens", "/kernel/reads", "/kernel/lookups", "/sources/0/requests/read"] {
+    for counter in [
+        "/kernel/opens",
+        "/kernel/reads",
+        "/kernel/lookups",
+        "/sources/0/requests/read",
+    ] {
         assert_eq!(before.pointer(counter), after.pointer(counter), "{counter}");
     }
 }
@@ -349,11 +438,23 @@ fn mounts_of_one_daemon_share_one_cache_and_it_ends_with_the_last() {
     fs::read(first.join("f")).unwrap();
     let reads = daemon.count("/sources/0/requests/read");
     assert_eq!(fs::read(second.join("f")).unwrap(), pattern(100_000));
-    assert_eq!(daemon.count("/sources/0/requests/read"), reads, "the second mount was served from memory");
+    assert_eq!(
+        daemon.count("/sources/0/requests/read"),
+        reads,
+        "the second mount was served from memory"
+    );
     for mount in [&first, &second] {
-        assert!(daemon.lookupfs(&["umount".as_ref(), mount.as_os_str()]).status.success());
+        assert!(
+            daemon
+                .lookupfs(&["umount".as_ref(), mount.as_os_str()])
+                .status
+                .success()
+        );
     }
-    assert!(wait_until(Duration::from_secs(10), || !Path::new(&format!("/proc/{pid}")).exists()));
+    assert!(wait_until(Duration::from_secs(10), || !Path::new(&format!(
+        "/proc/{pid}"
+    ))
+    .exists()));
 }
 
 #[test]
@@ -364,9 +465,22 @@ fn sigterm_unmounts_also_with_open_files() {
     let mount = daemon.mount(&tree.url(), "");
     let _open = File::open(mount.join("f")).unwrap();
     let pid = daemon.pid();
-    assert!(std::process::Command::new("kill").arg(pid.to_string()).status().unwrap().success());
-    assert!(wait_until(Duration::from_secs(20), || !Path::new(&format!("/proc/{pid}")).exists()));
-    assert_eq!(fs::read_dir(&mount).unwrap().count(), 0, "the directory below shows again");
+    assert!(
+        std::process::Command::new("kill")
+            .arg(pid.to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(wait_until(Duration::from_secs(20), || !Path::new(&format!(
+        "/proc/{pid}"
+    ))
+    .exists()));
+    assert_eq!(
+        fs::read_dir(&mount).unwrap().count(),
+        0,
+        "the directory below shows again"
+    );
 }
 
 #[test]
@@ -376,11 +490,22 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
     let mut daemon = Daemon::new();
     let mount = daemon.mount(&tree.url(), "");
     let pid = daemon.pid();
-    assert!(std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
-    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount) == Some(libc::ENOTCONN)));
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount)
+        == Some(libc::ENOTCONN)));
     let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
     let again = daemon.lookupfs(&args);
-    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    assert!(
+        again.status.success(),
+        "{}",
+        String::from_utf8_lossy(&again.stderr)
+    );
     assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
 }
 

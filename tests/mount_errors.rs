@@ -32,18 +32,42 @@ fn a_mount_that_cannot_be_says_what_to_do_and_leaves_nothing() {
     let (point_text, file_text) = (point.to_str().unwrap(), file.to_str().unwrap());
     let mount = |args: &[&str]| daemon.lookupfs(&[&["mount"], args].concat());
 
-    assert_fails(&mount(&[&source, "/no/such/place"]), 1, &["/no/such/place", "mkdir -p"]);
+    assert_fails(
+        &mount(&[&source, "/no/such/place"]),
+        1,
+        &["/no/such/place", "mkdir -p"],
+    );
     assert_fails(&mount(&[&source, file_text]), 1, &["not a directory"]);
     assert_fails(&mount(&[&source, "/proc"]), 1, &["/proc", "unmount it first"]);
-    assert_fails(&mount(&["file:///no/such/source", point_text]), 2, &["no such directory"]);
-    assert_fails(&mount(&[&format!("file://{file_text}"), point_text]), 1, &["not a directory"]);
+    assert_fails(
+        &mount(&["file:///no/such/source", point_text]),
+        2,
+        &["no such directory"],
+    );
+    assert_fails(
+        &mount(&[&format!("file://{file_text}"), point_text]),
+        1,
+        &["not a directory"],
+    );
     assert_fails(&mount(&["s3://bucket/x", point_text]), 2, &["hdfs://"]);
-    assert_fails(&mount(&[&source, point_text, "-o", "nonsense=1"]), 2, &["nonsense", "--help"]);
-    assert_fails(&mount(&[&source, point_text, "-o", "allow_other"]), 2, &["default_permissions"]);
+    assert_fails(
+        &mount(&[&source, point_text, "-o", "nonsense=1"]),
+        2,
+        &["nonsense", "--help"],
+    );
+    assert_fails(
+        &mount(&[&source, point_text, "-o", "allow_other"]),
+        2,
+        &["default_permissions"],
+    );
     assert_fails(&mount(&[&source, point_text, point_text]), 1, &["named twice"]);
     assert_fails(&mount(&[&source, point_text, "--daemon", "a/b"]), 1, &["letters"]);
     assert!(!is_mounted(&point));
-    assert_eq!(mount(&[&source]).status.code(), Some(2), "a mount point is missing");
+    assert_eq!(
+        mount(&[&source]).status.code(),
+        Some(2),
+        "a mount point is missing"
+    );
 }
 
 #[test]
@@ -51,12 +75,24 @@ fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
     let daemon = Daemon::new();
     let point = daemon.new_mount_point();
     // Port 1 of loopback: nobody listens.
-    let args = ["mount", "hdfs://127.0.0.1:1/x", point.to_str().unwrap(), "-o", "metadata_deadline=2"];
+    let args = [
+        "mount",
+        "hdfs://127.0.0.1:1/x",
+        point.to_str().unwrap(),
+        "-o",
+        "metadata_deadline=2",
+    ];
     assert_fails(&daemon.lookupfs(&args), 1, &["hdfs://127.0.0.1:1"]);
     // A listener that never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("hdfs://{}/x", silent.local_addr().unwrap());
-    let args = ["mount", &url, point.to_str().unwrap(), "-o", "metadata_deadline=1"];
+    let args = [
+        "mount",
+        &url,
+        point.to_str().unwrap(),
+        "-o",
+        "metadata_deadline=1",
+    ];
     assert_fails(&daemon.lookupfs(&args), 1, &[&url[..url.len() - 2]]);
     assert!(!is_mounted(&point));
 }
@@ -89,7 +125,11 @@ fn without_permission_the_command_says_so() {
     let copy = run.path().join("lookupfs");
     fs::copy(program("lookupfs"), &copy).unwrap();
     let output = Command::new(&copy)
-        .args(["mount", &format!("file://{}", directory.path().display()), point.to_str().unwrap()])
+        .args([
+            "mount",
+            &format!("file://{}", directory.path().display()),
+            point.to_str().unwrap(),
+        ])
         .env("LOOKUPFS_RUN_DIR", run.path().join("run"))
         .uid(65_534)
         .gid(65_534)
@@ -103,8 +143,20 @@ fn without_permission_the_command_says_so() {
 fn umount_and_stats_name_what_is_not_there() {
     let daemon = Daemon::new();
     let point = daemon.new_mount_point();
-    assert_fails(&daemon.lookupfs(&["umount", point.to_str().unwrap()]), 1, &["no lookupfs is mounted", "findmnt"]);
-    assert_fails(&daemon.lookupfs(&["umount", "/proc"]), 1, &["no lookupfs is mounted"]);
+    assert_fails(
+        &daemon.lookupfs(&["umount", point.to_str().unwrap()]),
+        1,
+        &["no lookupfs is mounted", "findmnt"],
+    );
+    assert_fails(
+        &daemon.lookupfs(&["umount", "/proc"]),
+        1,
+        &["no lookupfs is mounted"],
+    );
     assert_fails(&daemon.lookupfs(&["stats", "--all"]), 1, &["no daemon"]);
-    assert_fails(&daemon.lookupfs(&["stats", point.to_str().unwrap()]), 1, &["no daemon"]);
+    assert_fails(
+        &daemon.lookupfs(&["stats", point.to_str().unwrap()]),
+        1,
+        &["no daemon"],
+    );
 }

@@ -11,7 +11,10 @@ fn a_mounted_hdfs_shows_what_the_model_says_after_every_change() {
     let root = hdfs.new_path("reference");
     let mut side = HdfsSide::new(&hdfs, &root);
     let mut daemon = Daemon::new().with_env("HADOOP_CONF_DIR", hdfs.conf.to_str().unwrap());
-    let mount = daemon.mount(&format!("{}{root}", hdfs.url()), "ttl=0,negative_ttl=0,memory=64m");
+    let mount = daemon.mount(
+        &format!("{}{root}", hdfs.url()),
+        "ttl=0,negative_ttl=0,memory=64m",
+    );
     let stale = Reference::new(&mut side, &mount, seed()).run(150);
     println!("{stale} reads of open files were told that their version had gone");
     assert_eq!(daemon.count("/kernel/panics"), 0);

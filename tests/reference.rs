@@ -52,7 +52,12 @@ pub struct Reference<'a> {
 
 impl std::fmt::Debug for Reference<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reference({} nodes, {} steps)", self.nodes.len(), self.history.len())
+        write!(
+            f,
+            "Reference({} nodes, {} steps)",
+            self.nodes.len(),
+            self.history.len()
+        )
     }
 }
 
@@ -127,7 +132,8 @@ impl<'a> Reference<'a> {
             (7, Some(_)) => {
                 let path = self.any(|_| true).expect("there is a file");
                 self.side.delete(&path);
-                self.gone.extend(self.nodes.keys().filter(|other| is_within(other, &path)).cloned());
+                self.gone
+                    .extend(self.nodes.keys().filter(|other| is_within(other, &path)).cloned());
                 self.nodes.retain(|other, _| !is_within(other, &path));
                 ("delete", path)
             }
@@ -151,14 +157,23 @@ impl<'a> Reference<'a> {
             to = self.new_name();
         }
         self.side.rename(&from, &to);
-        let moved: Vec<String> = self.nodes.keys().filter(|path| is_within(path, &from)).cloned().collect();
+        let moved: Vec<String> = self
+            .nodes
+            .keys()
+            .filter(|path| is_within(path, &from))
+            .cloned()
+            .collect();
         for path in moved {
             if let Some(node) = self.nodes.remove(&path) {
                 self.gone.push(path.clone());
                 self.nodes.insert(format!("{to}{}", &path[from.len()..]), node);
             }
         }
-        assert!(!self.mount.join(&from).exists(), "{from} is still there; {:?}", self.history);
+        assert!(
+            !self.mount.join(&from).exists(),
+            "{from} is still there; {:?}",
+            self.history
+        );
         ("rename", to)
     }
 
@@ -169,11 +184,21 @@ impl<'a> Reference<'a> {
         match self.nodes.get(path) {
             None => {
                 let error = found.expect_err("nothing is there");
-                assert_eq!(error.kind(), io::ErrorKind::NotFound, "{path}: {error}; {:?}", self.history);
+                assert_eq!(
+                    error.kind(),
+                    io::ErrorKind::NotFound,
+                    "{path}: {error}; {:?}",
+                    self.history
+                );
             }
             Some(Node::Directory) => assert!(found.expect("stat").is_dir(), "{path}; {:?}", self.history),
             Some(Node::File(bytes)) => {
-                assert_eq!(found.expect("stat").len(), bytes.len() as u64, "{path}; {:?}", self.history);
+                assert_eq!(
+                    found.expect("stat").len(),
+                    bytes.len() as u64,
+                    "{path}; {:?}",
+                    self.history
+                );
                 let file = File::open(&shown).expect("open");
                 let offset = self.random.random_range(0..=bytes.len());
                 let len = self.random.random_range(0..=bytes.len() - offset);
@@ -192,8 +217,9 @@ impl<'a> Reference<'a> {
             return;
         }
         let entries = std::fs::read_dir(self.mount.join(path)).expect("readdir");
-        let mut shown: Vec<String> =
-            entries.map(|e| e.expect("entry").file_name().into_string().expect("UTF-8")).collect();
+        let mut shown: Vec<String> = entries
+            .map(|e| e.expect("entry").file_name().into_string().expect("UTF-8"))
+            .collect();
         shown.sort();
         let expected: Vec<String> = self
             .nodes
@@ -225,7 +251,11 @@ impl<'a> Reference<'a> {
         let file = File::open(self.mount.join(path)).expect("open");
         // fstat, so that the kernel has looked: what is held is the version of now.
         assert_eq!(file.metadata().expect("fstat").len(), bytes.len() as u64);
-        self.held.push(Held { path: path.to_owned(), file, bytes: bytes.clone() });
+        self.held.push(Held {
+            path: path.to_owned(),
+            file,
+            bytes: bytes.clone(),
+        });
         if self.held.len() > HELD_MAX {
             self.held.remove(0);
         }
@@ -235,12 +265,19 @@ impl<'a> Reference<'a> {
     fn check_held(&mut self) {
         for at in 0..self.held.len() {
             let held = &self.held[at];
-            assert_eq!(held.file.metadata().expect("fstat").len(), held.bytes.len() as u64, "{}", held.path);
+            assert_eq!(
+                held.file.metadata().expect("fstat").len(),
+                held.bytes.len() as u64,
+                "{}",
+                held.path
+            );
             if held.bytes.is_empty() {
                 continue;
             }
             let offset = self.random.random_range(0..held.bytes.len());
-            let len = self.random.random_range(1..=(held.bytes.len() - offset).min(200_000));
+            let len = self
+                .random
+                .random_range(1..=(held.bytes.len() - offset).min(200_000));
             let mut part = vec![0; len];
             match held.file.read_exact_at(&mut part, offset as u64) {
                 Ok(()) => self.assert_same(&held.path, &part, &held.bytes[offset..offset + len]),
@@ -256,7 +293,10 @@ impl<'a> Reference<'a> {
         }
         let at = shown.iter().zip(expected).position(|(a, b)| a != b);
         let (have, want) = (shown.len(), expected.len());
-        panic!("{path}: other bytes from {at:?} of {have}, expected {want}; {:?}", self.history);
+        panic!(
+            "{path}: other bytes from {at:?} of {have}, expected {want}; {:?}",
+            self.history
+        );
     }
 
     fn file_bytes(&self, path: &str) -> Vec<u8> {
@@ -267,13 +307,22 @@ impl<'a> Reference<'a> {
     }
 
     fn any(&mut self, is_wanted: impl Fn(&Node) -> bool) -> Option<String> {
-        let wanted = self.nodes.iter().filter(|(_, node)| is_wanted(node)).map(|(path, _)| path.clone());
+        let wanted = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| is_wanted(node))
+            .map(|(path, _)| path.clone());
         wanted.choose(&mut self.random)
     }
 
     /// Where nothing is: often a path where something was, since those are the ones that caches remember.
     fn new_path(&mut self) -> String {
-        let gone = self.gone.iter().filter(|path| self.is_free(path)).cloned().choose(&mut self.random);
+        let gone = self
+            .gone
+            .iter()
+            .filter(|path| self.is_free(path))
+            .cloned()
+            .choose(&mut self.random);
         match gone {
             Some(path) if self.random.random_bool(0.3) => return path,
             _ => {}
@@ -318,5 +367,6 @@ fn parent(path: &str) -> &str {
 }
 
 fn is_within(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(directory)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -37,7 +37,10 @@ impl SourceSide for FileSide {
 
     fn append(&mut self, path: &str, bytes: &[u8]) {
         use std::io::Write;
-        let mut file = std::fs::File::options().append(true).open(self.0.join(path)).expect("open");
+        let mut file = std::fs::File::options()
+            .append(true)
+            .open(self.0.join(path))
+            .expect("open");
         file.write_all(bytes).expect("append");
     }
 
@@ -78,12 +81,21 @@ impl std::fmt::Debug for HdfsSide {
 impl HdfsSide {
     /// Makes the directory `root` and writes below it.
     pub fn new(hdfs: &MiniHdfs, root: &str) -> HdfsSide {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
         let conf = hdfs.conf.to_str().expect("UTF-8").to_owned();
         let client = runtime.block_on(async { ClientBuilder::new().with_config_dir(conf).build() });
         let client = client.expect("a client");
-        runtime.block_on(client.mkdirs(root, 0o755, true)).expect("mkdirs");
-        HdfsSide { client, runtime, root: root.to_owned() }
+        runtime
+            .block_on(client.mkdirs(root, 0o755, true))
+            .expect("mkdirs");
+        HdfsSide {
+            client,
+            runtime,
+            root: root.to_owned(),
+        }
     }
 
     fn path(&self, path: &str) -> String {
@@ -110,7 +122,9 @@ impl HdfsSide {
 
 impl SourceSide for HdfsSide {
     fn mkdir(&mut self, path: &str) {
-        self.runtime.block_on(self.client.mkdirs(&self.path(path), 0o755, false)).expect("mkdir");
+        self.runtime
+            .block_on(self.client.mkdirs(&self.path(path), 0o755, false))
+            .expect("mkdir");
     }
 
     fn create(&mut self, path: &str, bytes: &[u8]) {
@@ -130,16 +144,25 @@ impl SourceSide for HdfsSide {
     fn replace(&mut self, path: &str, bytes: &[u8]) {
         let (other, path) = (format!("{}.replacement", self.root), self.path(path));
         self.write(&other, bytes);
-        self.runtime.block_on(self.client.rename(&other, &path, true)).expect("rename over");
+        self.runtime
+            .block_on(self.client.rename(&other, &path, true))
+            .expect("rename over");
     }
 
     fn rename(&mut self, from: &str, to: &str) {
         let (from, to) = (self.path(from), self.path(to));
-        self.runtime.block_on(self.client.rename(&from, &to, false)).expect("rename");
+        self.runtime
+            .block_on(self.client.rename(&from, &to, false))
+            .expect("rename");
     }
 
     fn delete(&mut self, path: &str) {
         let path = self.path(path);
-        assert!(self.runtime.block_on(self.client.delete(&path, true)).expect("delete"), "{path} was not there");
+        assert!(
+            self.runtime
+                .block_on(self.client.delete(&path, true))
+                .expect("delete"),
+            "{path} was not there"
+        );
     }
 }

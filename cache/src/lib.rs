@@ -4,6 +4,8 @@
 //! A fault of the cache itself is a miss, never a failed read.
 
 pub mod clock;
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
 pub mod error;
 pub mod namespace;
 pub mod page;

@@ -1,12 +1,25 @@
 //! Where bytes come from: the contract that every source keeps, and that [`crate::conformance`] checks.
 
+pub mod counting;
+pub mod deadline;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault;
+pub mod hdfs;
+#[cfg(any(test, feature = "testing"))]
+pub mod latency;
+pub mod local;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory;
+pub mod open;
+pub mod retry;
+
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::page::ByteRange;
 use crate::version::{FileVersion, SourceId, SourcePath};
 
@@ -137,4 +150,54 @@ pub trait OpenFile: Send + Sync + Debug + 'static {
     /// `Invalid` for a range that does not lie inside the version; `Changed` where those bytes have gone; `Corrupt`
     /// where no replica passes its checksum; `Unavailable` or `TimedOut` otherwise.
     async fn read(&self, range: ByteRange) -> Result<Bytes>;
+}
+
+#[deny(clippy::missing_trait_methods)]
+#[async_trait]
+impl<S: Source + ?Sized> Source for Arc<S> {
+    fn id(&self) -> &SourceId {
+        (**self).id()
+    }
+
+    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
+        (**self).status(path).await
+    }
+
+    async fn list(&self, path: &SourcePath) -> Result<Listing> {
+        (**self).list(path).await
+    }
+
+    async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
+        (**self).open(version).await
+    }
+
+    async fn read_link(&self, path: &SourcePath) -> Result<Vec<u8>> {
+        (**self).read_link(path).await
+    }
+}
+
+/// What every [`OpenFile::read`] checks first.
+pub(crate) fn check_range(version: &FileVersion, range: ByteRange) -> Result<()> {
+    if range.end() > version.len() {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "bytes {}..{} do not lie inside {version}",
+                range.start(),
+                range.end()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// What every [`Source::open`] checks first.
+pub(crate) fn check_source(id: &SourceId, version: &FileVersion) -> Result<()> {
+    if version.source() != id {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{version} is a version of {}, not of {id}", version.source()),
+        ));
+    }
+    Ok(())
 }

@@ -11,7 +11,10 @@ use lookupfs_cache::source::fault::{Call, FaultControls, FaultSource};
 use lookupfs_cache::source::memory::MemorySource;
 use lookupfs_cache::version::SourcePath;
 
-const AGE: MaxAge = MaxAge { positive: Duration::from_secs(5), negative: Duration::from_secs(1) };
+const AGE: MaxAge = MaxAge {
+    positive: Duration::from_secs(5),
+    negative: Duration::from_secs(1),
+};
 
 struct Fixture {
     memory: Arc<MemorySource>,
@@ -33,7 +36,13 @@ fn fixture() -> Fixture {
     let source = FaultSource::new(memory.clone(), faults.clone());
     let source = Arc::new(CountingSource::new(source, Arc::clone(&counters)));
     let namespace = Namespace::new(source, 1 << 20, clock.clone());
-    Fixture { memory, counters, faults, clock, namespace }
+    Fixture {
+        memory,
+        counters,
+        faults,
+        clock,
+        namespace,
+    }
 }
 
 impl Fixture {
@@ -53,18 +62,28 @@ impl Fixture {
 #[tokio::test]
 async fn a_young_answer_is_not_asked_again_and_an_old_one_is() {
     let f = fixture();
-    assert_eq!((f.len("/d/f").await, f.len("/d/f").await, f.asked()), (Ok(3), Ok(3), (1, 0)));
+    assert_eq!(
+        (f.len("/d/f").await, f.len("/d/f").await, f.asked()),
+        (Ok(3), Ok(3), (1, 0))
+    );
     f.memory.write(&path("/d/f"), &b"longer"[..]).unwrap();
     f.clock.advance(Duration::from_millis(4900));
     assert_eq!((f.len("/d/f").await, f.asked()), (Ok(3), (0, 0)));
     f.clock.advance(Duration::from_millis(200));
-    assert_eq!((f.len("/d/f").await, f.asked()), (Ok(6), (1, 0)), "P2: more than ttl after the change");
+    assert_eq!(
+        (f.len("/d/f").await, f.asked()),
+        (Ok(6), (1, 0)),
+        "P2: more than ttl after the change"
+    );
 }
 
 #[tokio::test]
 async fn that_nothing_is_there_is_believed_for_a_shorter_time() {
     let f = fixture();
-    assert_eq!((f.len("/d/g").await, f.len("/d/g").await), (Err(ErrorKind::NotFound), Err(ErrorKind::NotFound)));
+    assert_eq!(
+        (f.len("/d/g").await, f.len("/d/g").await),
+        (Err(ErrorKind::NotFound), Err(ErrorKind::NotFound))
+    );
     assert_eq!(f.asked(), (1, 0));
     f.memory.write(&path("/d/g"), &b"x"[..]).unwrap();
     f.clock.advance(Duration::from_millis(1100));
@@ -75,12 +94,19 @@ async fn that_nothing_is_there_is_believed_for_a_shorter_time() {
 async fn a_listing_answers_the_lookups_after_it() {
     let f = fixture();
     f.namespace.list(&path("/d"), AGE.positive).await.unwrap();
-    assert_eq!((f.len("/d/f").await, f.len("/d/none").await), (Ok(3), Err(ErrorKind::NotFound)));
+    assert_eq!(
+        (f.len("/d/f").await, f.len("/d/none").await),
+        (Ok(3), Err(ErrorKind::NotFound))
+    );
     assert_eq!(f.asked(), (0, 1));
     f.memory.write(&path("/d/none"), &b"x"[..]).unwrap();
     f.clock.advance(Duration::from_secs(2));
     assert_eq!(f.len("/d/f").await, Ok(3));
-    assert_eq!(f.len("/d/none").await, Ok(1), "a listing says ENOENT only for negative_ttl");
+    assert_eq!(
+        f.len("/d/none").await,
+        Ok(1),
+        "a listing says ENOENT only for negative_ttl"
+    );
     assert_eq!(f.asked(), (1, 0));
     f.namespace.list(&path("/d"), AGE.positive).await.unwrap();
     assert_eq!(f.asked(), (0, 0), "and it is itself young for ttl");
@@ -92,7 +118,16 @@ async fn the_newer_of_two_answers_counts() {
     f.namespace.list(&path("/d"), AGE.positive).await.unwrap();
     f.clock.advance(Duration::from_secs(1));
     f.memory.write(&path("/d/f"), &b"longer"[..]).unwrap();
-    f.namespace.status(&path("/d/f"), MaxAge { positive: Duration::ZERO, ..AGE }).await.unwrap();
+    f.namespace
+        .status(
+            &path("/d/f"),
+            MaxAge {
+                positive: Duration::ZERO,
+                ..AGE
+            },
+        )
+        .await
+        .unwrap();
     assert_eq!(f.len("/d/f").await, Ok(6), "the status is newer than the listing");
     f.clock.advance(Duration::from_secs(1));
     f.memory.write(&path("/d/f"), &b"longest"[..]).unwrap();

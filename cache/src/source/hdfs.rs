@@ -1,0 +1,293 @@
+//! Files in HDFS, through `hdfs-native`. This file and those below it are the only ones that know that crate.
+//!
+//! The crate is never called bare: NameNode calls go through [`namenode`], reads through [`file`], both with a
+//! deadline and a panic boundary. What is asked is what the contract of [`Source`] needs and no more: a status is one
+//! NameNode request, a listing one for each 1,000 entries, an open two, a read none.
+//!
+//! Limits: the identity of a file is path, length and modification time in milliseconds, since HDFS hands out nothing
+//! finer here. A replacement within the same millisecond by the same number of bytes is not seen, nor is a file that
+//! was moved away and back while another one stood in its place. Names that are not UTF-8 cannot be reached.
+
+mod config;
+mod failure;
+mod file;
+mod namenode;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::runtime::Handle;
+
+use self::file::HdfsFile;
+use self::namenode::{ClientPlan, Namenodes};
+use super::deadline::Deadlines;
+use super::{Entry, FileKind, FileStatus, Listing, OpenFile, Source};
+use crate::error::{Error, ErrorKind, Result};
+use crate::version::{FileVersion, SourceId, SourcePath};
+
+const DEFAULT_PORT: u16 = 8020;
+/// Set by the NameNode in the mode of a file that has an ACL.
+const ACL_BIT: u16 = 1 << 12;
+
+/// How to reach an HDFS.
+#[derive(Clone, Debug)]
+pub struct HdfsOptions {
+    /// Folder with `core-site.xml` and `hdfs-site.xml`; by default that of `HADOOP_CONF_DIR`, else of
+    /// `HADOOP_HOME/etc/hadoop`.
+    pub hadoop_conf: Option<PathBuf>,
+    /// Who asks; by default that of `HADOOP_USER_NAME`, else the process's user.
+    pub user: Option<String>,
+    /// Properties that win over the files'.
+    pub config: Vec<(String, String)>,
+    /// For each status, listing and open.
+    pub metadata_deadline: Duration,
+    /// For each read.
+    pub read_deadline: Duration,
+    /// How long a DataNode may be silent before the next replica is tried, unless `dfs.client.socket-timeout` is
+    /// configured.
+    pub socket_timeout: Duration,
+    /// When an open file gets new block tokens and locations. Less than the cluster's block token lifetime, which is
+    /// ten hours unless configured.
+    pub reader_age_max: Duration,
+}
+
+impl Default for HdfsOptions {
+    fn default() -> Self {
+        let deadlines = Deadlines::default();
+        HdfsOptions {
+            hadoop_conf: None,
+            user: None,
+            config: Vec::new(),
+            metadata_deadline: deadlines.metadata,
+            read_deadline: deadlines.read,
+            socket_timeout: Duration::from_secs(5),
+            reader_age_max: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// What a source and its open files have in common.
+struct Shared {
+    id: SourceId,
+    namenodes: Namenodes,
+    read_deadline: Duration,
+    reader_age_max: Duration,
+}
+
+/// An HDFS.
+pub struct HdfsSource {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for HdfsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HdfsSource").field(&self.shared.id).finish()
+    }
+}
+
+impl HdfsSource {
+    /// A source for `authority`: a nameservice, `host` or `host:port`; empty for that of `fs.defaultFS`. Makes no
+    /// connection yet. Reads configuration files, so it blocks; its calls run in the current tokio runtime.
+    ///
+    /// # Errors
+    /// `Invalid` where the configuration is missing or wrong, or outside of a tokio runtime.
+    pub fn new(authority: &str, options: &HdfsOptions) -> Result<HdfsSource> {
+        let runtime = Handle::try_current().map_err(|error| {
+            Error::with_cause(ErrorKind::Invalid, "an HDFS source needs a tokio runtime", error)
+        })?;
+        let config_dir = options.hadoop_conf.clone().or_else(config_dir_of_environment);
+        let mut config = config::load(config_dir.as_deref(), &options.config)?;
+        config
+            .entry("dfs.client.socket-timeout".to_owned())
+            .or_insert_with(|| options.socket_timeout.as_millis().to_string());
+
+        let authority = match authority {
+            "" => default_authority(&config)?,
+            given => given.to_owned(),
+        };
+        let nameservice = nameservice_of(&authority, &config);
+        let namenodes_key = format!("dfs.ha.namenodes.{}", nameservice.as_deref().unwrap_or_default());
+        let namenodes: Vec<String> = config
+            .get(&namenodes_key)
+            .map(|list| list.split(',').map(|id| id.trim().to_owned()).collect())
+            .unwrap_or_default();
+        let authority = match nameservice {
+            None => with_port(&authority)?,
+            Some(name) => {
+                config.insert(namenodes_key.clone(), namenodes.join(","));
+                // The list is turned when a NameNode is silent; a shuffled one would undo that.
+                config.insert(
+                    format!("dfs.client.failover.random.order.{name}"),
+                    "false".to_owned(),
+                );
+                name
+            }
+        };
+        let plan = ClientPlan {
+            url: format!("hdfs://{authority}"),
+            config,
+            config_dir,
+            user: options.user.clone(),
+            runtime,
+            namenodes_key,
+            namenodes,
+        };
+        // A little earlier than whoever waits with the same deadline, so that a silent NameNode is noticed here.
+        let deadline = options.metadata_deadline * 9 / 10;
+        Ok(HdfsSource {
+            shared: Arc::new(Shared {
+                id: SourceId::new(format!("hdfs://{}", authority.to_lowercase())),
+                namenodes: Namenodes::new(plan, deadline)?,
+                read_deadline: options.read_deadline,
+                reader_age_max: options.reader_age_max,
+            }),
+        })
+    }
+}
+
+impl Shared {
+    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
+        let text = path.as_utf8()?;
+        let status = self
+            .namenodes
+            .call(&format!("no status of {path}"), |client| async move {
+                client.get_file_info(text).await
+            })
+            .await?;
+        Ok(translate(&status))
+    }
+}
+
+#[async_trait]
+impl Source for HdfsSource {
+    fn id(&self) -> &SourceId {
+        &self.shared.id
+    }
+
+    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
+        self.shared.status(path).await
+    }
+
+    async fn list(&self, path: &SourcePath) -> Result<Listing> {
+        let text = path.as_utf8()?;
+        let found = self
+            .shared
+            .namenodes
+            .call(&format!("cannot list {path}"), |client| async move {
+                client.list_status(text, false).await
+            })
+            .await?;
+        let folder = text.trim_end_matches('/');
+        let mut entries = Vec::with_capacity(found.len());
+        for status in &found {
+            // The listing of a file is that file.
+            if status.path == text {
+                return Err(Error::new(
+                    ErrorKind::NotDirectory,
+                    format!("{path} is a file, not a directory"),
+                ));
+            }
+            let name = status
+                .path
+                .strip_prefix(folder)
+                .and_then(|rest| rest.strip_prefix('/'));
+            let Some(name) = name else {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    format!("the NameNode's listing of {path} holds another path"),
+                ));
+            };
+            entries.push(Entry {
+                name: Arc::from(name.as_bytes()),
+                status: translate(status),
+            });
+        }
+        Ok(Listing::new(entries))
+    }
+
+    async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
+        super::check_source(&self.shared.id, version)?;
+        let file = HdfsFile::open(Arc::clone(&self.shared), version).await?;
+        Ok(Arc::new(file))
+    }
+
+    async fn read_link(&self, path: &SourcePath) -> Result<Vec<u8>> {
+        // One request, so that a missing path is told apart.
+        self.shared.status(path).await?;
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{path} is not a symbolic link"),
+        ))
+    }
+}
+
+fn translate(status: &hdfs_native::client::FileStatus) -> FileStatus {
+    let (kind, len) = if status.isdir {
+        (FileKind::Directory, 0)
+    } else {
+        (FileKind::File, status.length as u64)
+    };
+    let mut mode = status.permission & 0o1777;
+    if status.permission & ACL_BIT != 0 {
+        // The group bits of a file with an ACL are the ACL's mask: more than the group itself may have.
+        mode &= !0o070;
+    }
+    FileStatus {
+        kind,
+        len,
+        mtime_ms: status.modification_time,
+        tag: 0,
+        owner: Arc::from(status.owner.as_str()),
+        group: Arc::from(status.group.as_str()),
+        mode,
+    }
+}
+
+/// The nameservice `authority` as the configuration spells it; URLs do not tell upper from lower case.
+fn nameservice_of(authority: &str, config: &HashMap<String, String>) -> Option<String> {
+    let names = config
+        .keys()
+        .filter_map(|key| key.strip_prefix("dfs.ha.namenodes."));
+    let found = names.filter(|name| name.eq_ignore_ascii_case(authority));
+    found.min_by_key(|name| *name != authority).map(str::to_owned)
+}
+
+fn config_dir_of_environment() -> Option<PathBuf> {
+    std::env::var_os("HADOOP_CONF_DIR")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HADOOP_HOME").map(|home| PathBuf::from(home).join("etc/hadoop")))
+}
+
+fn default_authority(config: &HashMap<String, String>) -> Result<String> {
+    let authority = config
+        .get("fs.defaultFS")
+        .and_then(|url| url.strip_prefix("hdfs://"))
+        .map(|rest| rest.split('/').next().unwrap_or_default())
+        .filter(|authority| !authority.is_empty());
+    authority.map(str::to_owned).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Invalid,
+            "the URL names no NameNode and fs.defaultFS is not an hdfs:// URL: write hdfs://HOST:PORT/PATH, or set \
+             HADOOP_CONF_DIR",
+        )
+    })
+}
+
+/// `authority` with a port: without a configured nameservice it is one NameNode.
+fn with_port(authority: &str) -> Result<String> {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse::<u16>().ok()),
+        _ => (authority, Some(DEFAULT_PORT)),
+    };
+    match port {
+        Some(port) if !host.is_empty() => Ok(format!("{host}:{port}")),
+        _ => Err(Error::new(
+            ErrorKind::Invalid,
+            format!("{authority:?} is neither a configured nameservice nor HOST:PORT"),
+        )),
+    }
+}
