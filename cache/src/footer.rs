@@ -170,3 +170,132 @@ fn paimon_row(tail: &[u8], file_len: u64) -> Option<Skim> {
     let index_from = u64::from_le_bytes(*footer[12..].first_chunk()?);
     Some(Skim::From(index_from.min(file_len.saturating_sub(32))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    /// Files of each format, and where their metadata begins by another reading of the format.
+    const FILES: [(Format, &[u8], u64); 6] = [
+        (
+            Format::Parquet,
+            include_bytes!("../tests/data/nested.parquet"),
+            140_218,
+        ),
+        (
+            Format::Parquet,
+            include_bytes!("../tests/data/wide400.parquet"),
+            198_100,
+        ),
+        (Format::Orc, include_bytes!("../tests/data/small.orc"), 2318),
+        (Format::Lance, include_bytes!("../tests/data/small.lance"), 704),
+        (
+            Format::Puffin,
+            include_bytes!("../tests/data/deletes.puffin"),
+            167,
+        ),
+        (
+            Format::PaimonRow,
+            include_bytes!("../tests/data/small.row"),
+            27_623,
+        ),
+    ];
+
+    #[test]
+    fn the_metadata_range_of_each_format_is_found() {
+        for (format, file, from) in FILES {
+            let len = file.len() as u64;
+            assert_eq!(skim(format, file, len), Skim::From(from), "{format:?}");
+            let tail = &file[from as usize..];
+            assert_eq!(skim(format, tail, len), Skim::From(from), "{format:?}, exact");
+        }
+    }
+
+    #[test]
+    fn a_footer_larger_than_the_tail_is_named() {
+        let (format, file, _) = FILES[1];
+        let tail = &file[file.len() - 65_536..];
+        assert_eq!(skim(format, tail, file.len() as u64), Skim::FooterFrom(231_808));
+    }
+
+    #[test]
+    fn other_formats_are_unknown() {
+        for format in FILES.map(|file| file.0) {
+            for (other, file, _) in FILES.iter().filter(|file| file.0 != format) {
+                let found = skim(format, file, file.len() as u64);
+                assert_eq!(found, Skim::Unknown, "{other:?} as {format:?}");
+            }
+            assert_eq!(skim(format, b"", 0), Skim::Unknown);
+            assert_eq!(skim(format, b"PAR1", 4), Skim::Unknown);
+        }
+    }
+
+    #[test]
+    fn damaged_tails_give_no_panic_and_nothing_outside_of_the_file() {
+        let seed = 0x5eed_f007;
+        println!("seed {seed:#x}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let check = |format, tail: &[u8], len: u64| {
+            let (Skim::From(from) | Skim::FooterFrom(from)) = skim(format, tail, len) else {
+                return;
+            };
+            assert!(from < len);
+        };
+        for (format, file, from) in FILES {
+            // Of the widest schema the end is enough: each skim walks all of it.
+            let mut tail = file[from as usize..].to_vec();
+            let rounds = if tail.len() > 100_000 { 300 } else { 3_000 };
+            for _ in 0..rounds {
+                let len = file.len() as u64;
+                let flips = random.random_range(1..8);
+                let damage: Vec<_> = (0..flips)
+                    .map(|_| {
+                        // Half of them in the last bytes, where lengths and magic are.
+                        let near = random.random_bool(0.5);
+                        let reach = if near { tail.len().min(64) } else { tail.len() };
+                        let at = tail.len() - 1 - random.random_range(0..reach);
+                        (at, random.random_range(1..=255u8))
+                    })
+                    .collect();
+                for (at, bits) in &damage {
+                    tail[*at] ^= bits;
+                }
+                check(format, &tail, len);
+                check(format, &tail[random.random_range(0..tail.len())..], len);
+                for (at, bits) in &damage {
+                    tail[*at] ^= bits;
+                }
+            }
+            let mut noise = vec![0; 4096];
+            for _ in 0..3_000 {
+                random.fill(noise.as_mut_slice());
+                let cut = random.random_range(0..noise.len());
+                // With the right magic, so that the parser is reached.
+                let magic = tail.len().min(8);
+                let end = noise.len() - magic;
+                if random.random_bool(0.5) {
+                    noise[end..].copy_from_slice(&tail[tail.len() - magic..]);
+                }
+                check(format, &noise[cut..], random.random());
+            }
+        }
+    }
+
+    #[test]
+    fn a_footer_of_noise_is_walked_within_its_length() {
+        let seed = 0x5eed_7411;
+        println!("seed {seed:#x}");
+        let mut random = StdRng::seed_from_u64(seed);
+        for _ in 0..20_000 {
+            let mut file = vec![0u8; random.random_range(1..300)];
+            // Small numbers make deep structures and long lists likely.
+            file.fill_with(|| [0x19, 0x1c, 0x29, 0x2c, 0x4c, 0x1b, 0xfc, 0x16, 0][random.random_range(0..9)]);
+            let len = file.len() as u32;
+            file.extend(len.to_le_bytes());
+            file.extend(b"PAR1");
+            skim(Format::Parquet, &file, file.len() as u64);
+        }
+    }
+}

@@ -195,3 +195,109 @@ impl std::fmt::Debug for Streams {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::{FileVersion, SourceId, SourcePath};
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    const FILE: u64 = 64 * MIB + 12_345;
+
+    fn streams() -> Streams {
+        Streams::new(8 * MIB, PageSize::new(16 * KIB).unwrap(), 4 * MIB)
+    }
+
+    fn version(number: u64) -> VersionId {
+        FileVersion::new(SourceId::new("memory://s"), SourcePath::root(), number, 0, 0).id()
+    }
+
+    fn read(start: u64, len: u64) -> ByteRange {
+        ByteRange::clamped(start, len, FILE)
+    }
+
+    #[test]
+    fn windows_double_adjoin_and_end_with_the_file() {
+        let streams = streams();
+        let mut at = 0;
+        let mut fetched_to = None;
+        let mut extents = Vec::new();
+        while at < FILE {
+            for ahead in streams
+                .observe(version(1), FILE, read(at, 128 * KIB))
+                .unwrap_or_default()
+            {
+                assert!(ahead.start() % (16 * KIB) == 0 && ahead.end() <= FILE);
+                assert_eq!(ahead.start(), fetched_to.unwrap_or(ahead.start()), "at {at}");
+                assert!(ahead.end() - at <= 10 * MIB + 128 * KIB, "too far ahead of {at}");
+                fetched_to = Some(ahead.end());
+                extents.push(ahead.len());
+            }
+            at += 128 * KIB;
+        }
+        assert_eq!(fetched_to, Some(FILE));
+        assert_eq!(extents[0], 256 * KIB);
+        assert!(extents.iter().all(|len| *len <= 2 * MIB));
+        assert!(extents.len() < 50, "{extents:?}");
+    }
+
+    #[test]
+    fn two_reads_are_no_stream_and_neither_are_gaps() {
+        let streams = streams();
+        for file in 0..50 {
+            for at in [0, 1] {
+                assert_eq!(
+                    streams.observe(version(file), FILE, read(at * 4 * KIB, 4 * KIB)),
+                    None
+                );
+            }
+        }
+        for stride in 0..200 {
+            let skip = read(stride * 8 * KIB, 4 * KIB);
+            assert_eq!(streams.observe(version(77), FILE, skip), None);
+        }
+    }
+
+    #[test]
+    fn several_readers_of_one_version_are_told_apart() {
+        let streams = streams();
+        let mut ahead = [0; 4];
+        for step in 0..100 {
+            for (reader, ahead) in ahead.iter_mut().enumerate() {
+                let at = reader as u64 * 16 * MIB + step * 64 * KIB;
+                for extent in streams
+                    .observe(version(1), FILE, read(at, 64 * KIB))
+                    .unwrap_or_default()
+                {
+                    *ahead += extent.len();
+                }
+            }
+        }
+        assert!(ahead.iter().all(|bytes| *bytes > 4 * MIB), "{ahead:?}");
+    }
+
+    #[test]
+    fn random_reads_do_not_push_out_a_stream() {
+        let streams = streams();
+        let mut refills = 0;
+        for step in 0..200 {
+            let ahead = streams.observe(version(1), FILE, read(step * 64 * KIB, 64 * KIB));
+            refills += u32::from(ahead.is_some());
+            for jump in 0..20 {
+                let far = 20 * MIB + (step * 20 + jump) * 7_919 * KIB % (40 * MIB);
+                streams.observe(version(1), FILE, read(far, 4 * KIB));
+            }
+        }
+        assert!(refills >= 5, "{refills} refills");
+    }
+
+    #[test]
+    fn a_window_of_nothing_reads_nothing_ahead() {
+        let streams = Streams::new(0, PageSize::DEFAULT, MIB);
+        for step in 0..100 {
+            let ahead = streams.observe(version(1), FILE, read(step * 64 * KIB, 64 * KIB));
+            assert_eq!(ahead, None);
+        }
+    }
+}

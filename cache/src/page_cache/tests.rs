@@ -4,3 +4,4 @@ mod double;
 mod faults;
 mod limits;
 mod reads;
+mod tails;
