@@ -3,12 +3,26 @@
 //! The contract of this crate: a read returns the bytes that one version of a file has at its source, or an error.
 //! A fault of the cache itself is a miss, never a failed read.
 
+mod budget;
 pub mod clock;
+mod coalesce;
+pub mod config;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod error;
+mod fetch;
+mod flight;
+mod footer;
+mod handles;
+mod memory;
 pub mod namespace;
 pub mod page;
+pub mod page_cache;
+mod read_ahead;
+mod recognise;
 mod shared_call;
 pub mod source;
+pub mod stats;
+mod tails;
+mod thrift;
 pub mod version;

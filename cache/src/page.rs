@@ -71,6 +71,9 @@ pub struct PageIndex(pub u64);
 pub struct PageSize(u32);
 
 impl PageSize {
+    /// 16 KiB.
+    pub const DEFAULT: PageSize = PageSize(16 << 10);
+
     /// `bytes` must be a power of two between 4 KiB and 16 MiB.
     ///
     /// # Errors

@@ -1,0 +1,124 @@
+//! One extent, from its turn in the byte budget to pages in memory. A task of its own: it outlives the reader that
+//! wanted it, and ends within the deadline.
+//!
+//! Owns nothing; refuses an answer of the wrong length. Called by `page_cache.rs`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::flight::Lead;
+use crate::page::{ByteRange, PageKey};
+use crate::page_cache::PageCache;
+use crate::source::{OpenFile, Source};
+use crate::version::{FileVersion, VersionId};
+
+/// How to come by the opened file.
+#[derive(Clone, Debug)]
+pub(crate) enum Opening {
+    /// It is open.
+    Open(Arc<dyn OpenFile>),
+    /// Open it if it is not.
+    At(Arc<dyn Source>, Arc<FileVersion>),
+}
+
+impl Opening {
+    pub(crate) fn version(&self) -> &FileVersion {
+        match self {
+            Opening::Open(file) => file.version(),
+            Opening::At(_, version) => version,
+        }
+    }
+}
+
+/// The pages of one extent that this fetch owes an answer.
+pub(crate) struct ExtentFetch {
+    pub(crate) opening: Opening,
+    /// Page-aligned but at the end of the file.
+    pub(crate) range: ByteRange,
+    /// Pages inside `range`, ascending. Pages of `range` that are not among them are a gap, and dropped.
+    pub(crate) leads: Vec<Lead<PageKey, Bytes>>,
+}
+
+impl ExtentFetch {
+    /// Fetches, keeps and hands out the pages. An error reaches those who wait for these pages, and nobody else.
+    pub(crate) async fn run(self, cache: Arc<PageCache>) {
+        let version = self.opening.version().id();
+        cache.counters.extents.add(1);
+        cache.counters.extent_bytes.add(self.range.len());
+        let deadline = cache.deadline;
+        let fetched = tokio::time::timeout(deadline, self.fetch(&cache)).await;
+        let fetched = fetched.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::TimedOut,
+                format!(
+                    "{}: bytes {}..{} not read within {deadline:?}",
+                    self.opening.version(),
+                    self.range.start(),
+                    self.range.end(),
+                ),
+            ))
+        });
+        match fetched {
+            Ok((permit, bytes)) => {
+                self.publish(&cache, &bytes);
+                drop((bytes, permit));
+            }
+            Err(error) => {
+                cache.counters.failed_extents.add(1);
+                forget_after(&cache, version, &error);
+                for lead in self.leads {
+                    lead.land(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    async fn fetch(&self, cache: &Arc<PageCache>) -> Result<(crate::budget::Permit, Bytes)> {
+        let permit = cache.budget.acquire(self.range.len()).await?;
+        let file = match &self.opening {
+            Opening::Open(file) => file.clone(),
+            Opening::At(source, version) => cache.handles.open(source, version).await?,
+        };
+        let bytes = file.read(self.range).await?;
+        if bytes.len() as u64 != self.range.len() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "{}: the source answered {} bytes for {}..{}",
+                    file.version(),
+                    bytes.len(),
+                    self.range.start(),
+                    self.range.end(),
+                ),
+            ));
+        }
+        Ok((permit, bytes))
+    }
+
+    /// Keeps each page before it lands, so that a reader that comes after finds one or the other.
+    fn publish(self, cache: &PageCache, bytes: &Bytes) {
+        let version = self.opening.version();
+        let layout = cache.tails.learn(version, self.range, bytes);
+        for lead in self.leads {
+            let range = cache.page_size.range_of(lead.key().index, version.len());
+            let from = (range.start() - self.range.start()) as usize;
+            let page = &bytes[from..from + range.len() as usize];
+            let page = cache.memory.insert(*lead.key(), page, layout.kind_of(range));
+            lead.land(Ok(page));
+        }
+        if let Some(footer) = cache.tails.unread_footer(version)
+            && let Some(bytes) = cache.peek(version, footer)
+        {
+            cache.tails.learn(version, footer, &bytes);
+        }
+    }
+}
+
+/// A file that failed is opened again by the next read: its reader may have died, or its version may have gone.
+fn forget_after(cache: &PageCache, version: VersionId, error: &Error) {
+    if error.kind() != ErrorKind::Invalid {
+        cache.handles.close(version);
+    }
+}

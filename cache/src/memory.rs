@@ -1,0 +1,289 @@
+//! The memory tier: pages by version and index, weighed in bytes.
+//!
+//! Two shares with budgets of their own. **Data** is a small window that every new page enters, and a main part that a
+//! page which leaves the window enters only if it is asked for more often than what it would push out: so a scan passes
+//! through the window, and what was fetched ahead of its reader is not refused before it is read. **Metadata** is the
+//! protected share for footers, page indexes, manifests: no amount of data pushes it out.
+//!
+//! Owns the count of living page bytes. Pages own their bytes: one that is cut out of a larger extent is copied, so that
+//! the extent is not pinned; and a page lives, and counts, until the last reader that holds a slice of it lets go.
+//! Refuses to fetch. Called by `page_cache.rs` and `fetch.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use moka::notification::RemovalCause;
+use moka::policy::EvictionPolicy;
+use moka::sync::SegmentedCache;
+
+use crate::page::{PageKey, PageSize};
+
+/// What one entry costs beside the bytes of its page: key, hash table, queue nodes, counters, allocator.
+pub(crate) const ENTRY_OVERHEAD: u64 = 512;
+
+/// Which share a page belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Anything that is no metadata range.
+    Data,
+    /// Part of a metadata range.
+    Metadata,
+}
+
+type Pages = SegmentedCache<PageKey, Bytes>;
+
+/// Living bytes and evictions of one share.
+#[derive(Debug, Default)]
+struct Gauge {
+    live: AtomicU64,
+    evictions: AtomicU64,
+}
+
+/// The bytes of one page. Counted from birth to death, in the cache or out of it.
+struct OwnedPage {
+    bytes: Box<[u8]>,
+    gauge: Arc<Gauge>,
+}
+
+impl OwnedPage {
+    fn weight(len: usize) -> u64 {
+        len as u64 + ENTRY_OVERHEAD
+    }
+}
+
+impl AsRef<[u8]> for OwnedPage {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for OwnedPage {
+    fn drop(&mut self) {
+        let weight = OwnedPage::weight(self.bytes.len());
+        self.gauge.live.fetch_sub(weight, Ordering::Relaxed);
+    }
+}
+
+/// The memory tier.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    main: Pages,
+    window: Pages,
+    metadata: Pages,
+    data_budget: u64,
+    metadata_budget: u64,
+    data_gauge: Arc<Gauge>,
+    metadata_gauge: Arc<Gauge>,
+}
+
+impl Memory {
+    /// At most so many bytes of each kind, overhead included.
+    pub(crate) fn new(data_budget: u64, metadata_budget: u64, page_size: PageSize) -> Memory {
+        let data_gauge = Arc::new(Gauge::default());
+        let metadata_gauge = Arc::new(Gauge::default());
+        // moka evicts late, after a number of writes. What is alive is checked against the budget on every insert,
+        // and the caches aim lower so that the check seldom has to act.
+        let main_capacity = data_budget / 16 * 13;
+        let window_capacity = data_budget / 16 * 2;
+        let main = pages(main_capacity, page_size, EvictionPolicy::tiny_lfu())
+            .eviction_listener(count_evictions(data_gauge.clone()))
+            .build();
+        let next = main.clone();
+        let window = pages(window_capacity, page_size, EvictionPolicy::lru())
+            .eviction_listener(move |key: Arc<PageKey>, page, cause| {
+                if cause == RemovalCause::Size {
+                    next.insert(*key, page);
+                }
+            })
+            .build();
+        let metadata = pages(metadata_budget / 16 * 15, page_size, EvictionPolicy::lru())
+            .eviction_listener(count_evictions(metadata_gauge.clone()))
+            .build();
+        Memory {
+            main,
+            window,
+            metadata,
+            data_budget,
+            metadata_budget,
+            data_gauge,
+            metadata_gauge,
+        }
+    }
+
+    /// The page, and which share has it.
+    pub(crate) fn get(&self, key: &PageKey) -> Option<(Bytes, Kind)> {
+        // The main part is asked even for what is in the window: it counts who asks, and admits by that count.
+        if let Some(page) = self.main.get(key).or_else(|| self.window.get(key)) {
+            return Some((page, Kind::Data));
+        }
+        self.metadata.get(key).map(|page| (page, Kind::Metadata))
+    }
+
+    /// Whether the page is here; counts as no use of it.
+    pub(crate) fn contains(&self, key: &PageKey) -> bool {
+        self.main.contains_key(key) || self.window.contains_key(key) || self.metadata.contains_key(key)
+    }
+
+    /// Copies `bytes` into a page of its own and keeps it as far as the budget allows. The page is returned for those
+    /// who wait for it, kept or not.
+    pub(crate) fn insert(&self, key: PageKey, bytes: &[u8], kind: Kind) -> Bytes {
+        let (gauge, budget) = match kind {
+            Kind::Data => (&self.data_gauge, self.data_budget),
+            Kind::Metadata => (&self.metadata_gauge, self.metadata_budget),
+        };
+        let weight = OwnedPage::weight(bytes.len());
+        let live = gauge.live.fetch_add(weight, Ordering::Relaxed) + weight;
+        let page = Bytes::from_owner(OwnedPage {
+            bytes: bytes.into(),
+            gauge: gauge.clone(),
+        });
+        match kind {
+            Kind::Data => self.window.insert(key, page.clone()),
+            Kind::Metadata => self.metadata.insert(key, page.clone()),
+        }
+        if live > budget {
+            self.trim(kind);
+        }
+        page
+    }
+
+    /// Bytes of pages alive, overhead included: in the shares and in the hands of readers.
+    pub(crate) fn live_bytes(&self, kind: Kind) -> u64 {
+        self.gauge(kind).live.load(Ordering::Relaxed)
+    }
+
+    /// Pages pushed out or refused for want of room.
+    pub(crate) fn evictions(&self, kind: Kind) -> u64 {
+        self.gauge(kind).evictions.load(Ordering::Relaxed)
+    }
+
+    /// Drops every page.
+    pub(crate) fn clear(&self) {
+        for share in [&self.window, &self.main, &self.metadata] {
+            share.invalidate_all();
+        }
+        // What is dropped is freed a few epochs later; bounded, since a reader may hold a slice for as long as it likes.
+        for _ in 0..64 {
+            self.trim(Kind::Data);
+            self.trim(Kind::Metadata);
+            if self.live_bytes(Kind::Data) + self.live_bytes(Kind::Metadata) == 0 {
+                break;
+            }
+        }
+    }
+
+    fn trim(&self, kind: Kind) {
+        match kind {
+            Kind::Data => {
+                // The window first: what leaves it enters the main part.
+                self.window.run_pending_tasks();
+                self.main.run_pending_tasks();
+            }
+            Kind::Metadata => self.metadata.run_pending_tasks(),
+        }
+    }
+
+    fn gauge(&self, kind: Kind) -> &Gauge {
+        match kind {
+            Kind::Data => &self.data_gauge,
+            Kind::Metadata => &self.metadata_gauge,
+        }
+    }
+}
+
+fn pages(
+    capacity: u64,
+    page_size: PageSize,
+    policy: EvictionPolicy,
+) -> moka::sync::CacheBuilder<PageKey, Bytes, Pages> {
+    // Each segment has its part of the capacity: enough segments that threads do not meet, and enough pages in each
+    // that an uneven spread does not matter.
+    let pages = capacity / (page_size.bytes() + ENTRY_OVERHEAD);
+    let segments = (pages / 128).clamp(1, 16) as usize;
+    Pages::builder(segments)
+        .max_capacity(capacity)
+        .eviction_policy(policy)
+        .weigher(|_, page: &Bytes| u32::try_from(OwnedPage::weight(page.len())).unwrap_or(u32::MAX))
+}
+
+fn count_evictions(gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Bytes, RemovalCause) + Send + Sync {
+    move |_, _, cause| {
+        if cause == RemovalCause::Size {
+            gauge.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::PageIndex;
+    use crate::version::{FileVersion, SourceId, SourcePath};
+
+    fn keys(name: &str) -> impl Fn(u64) -> PageKey {
+        let path = SourcePath::root().join(name.as_bytes()).unwrap();
+        let version = FileVersion::new(SourceId::new("memory://m"), path, 0, 0, 0).id();
+        move |index| PageKey {
+            version,
+            index: PageIndex(index),
+        }
+    }
+
+    fn page_size() -> PageSize {
+        PageSize::new(16 << 10).unwrap()
+    }
+
+    #[test]
+    fn what_is_alive_stays_under_the_budget_and_metadata_survives_a_scan() {
+        let (data, metadata) = (6 << 20, 2 << 20);
+        let memory = Memory::new(data, metadata, page_size());
+        let (scan, footer) = (keys("scan"), keys("footer"));
+        let bytes = vec![7; 16 << 10];
+        for index in 0..32 {
+            memory.insert(footer(index), &bytes, Kind::Metadata);
+        }
+        for index in 0..10_000 {
+            memory.insert(scan(index), &bytes, Kind::Data);
+            assert!(memory.live_bytes(Kind::Data) <= data, "after page {index}");
+        }
+        assert!(memory.live_bytes(Kind::Data) > data / 2);
+        for index in 0..32 {
+            assert_eq!(memory.get(&footer(index)).map(|hit| hit.1), Some(Kind::Metadata));
+        }
+        assert!(memory.evictions(Kind::Data) > 9_000);
+        assert_eq!(memory.evictions(Kind::Metadata), 0);
+        memory.clear();
+        assert_eq!(memory.live_bytes(Kind::Data), 0);
+        assert_eq!(memory.live_bytes(Kind::Metadata), 0);
+    }
+
+    #[test]
+    fn pages_that_are_asked_for_survive_a_scan() {
+        let memory = Memory::new(6 << 20, 1 << 20, page_size());
+        let (scan, hot) = (keys("scan"), keys("hot"));
+        let bytes = vec![7; 16 << 10];
+        for index in 0..64 {
+            memory.insert(hot(index), &bytes, Kind::Data);
+        }
+        let mut hits = 0;
+        for index in 0..8_000 {
+            memory.insert(scan(index), &bytes, Kind::Data);
+            hits += u64::from(memory.get(&hot(index % 64)).is_some());
+        }
+        assert!(hits > 7_600, "{hits} of 8000 hot reads were hits");
+    }
+
+    #[test]
+    fn a_page_larger_than_the_budget_is_served_and_dropped() {
+        let memory = Memory::new(64 << 10, 64 << 10, page_size());
+        let key = keys("large")(0);
+        let page = memory.insert(key, &vec![1; 1 << 20], Kind::Data);
+        assert_eq!(page.len(), 1 << 20);
+        memory.clear();
+        assert!(!memory.contains(&key));
+        assert!(memory.live_bytes(Kind::Data) >= 1 << 20);
+        drop(page);
+        assert_eq!(memory.live_bytes(Kind::Data), 0);
+    }
+}

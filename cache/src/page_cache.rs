@@ -1,0 +1,386 @@
+//! The page cache: memory → single flight → coalesce → byte budget → source. The only orchestrator.
+//!
+//! Owns the order of these steps and nothing else. Refuses to guess: a read gives the bytes of exactly the version it
+//! names, or the source's error, and an error is remembered by nobody. Called by the filesystem: [`PageCache::read_cached`]
+//! on threads that must not wait, [`PageCache::read`] in tasks.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime;
+
+use crate::budget::Budget;
+use crate::coalesce::{ExtentRule, extents};
+use crate::config::CacheConfig;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fetch::{ExtentFetch, Opening};
+use crate::flight::{Claim, Flights, Lead, Waiter};
+use crate::handles::Handles;
+use crate::memory::{Kind, Memory};
+use crate::page::{ByteRange, PageIndex, PageKey, PageSize};
+use crate::read_ahead::Streams;
+use crate::source::Source;
+use crate::stats::{CacheStats, Counters, KindStats};
+use crate::tails::Tails;
+use crate::version::{FileVersion, VersionId};
+
+/// The longest range of one read. The kernel asks for 1 MiB at most.
+pub const MAX_READ_BYTES: u64 = 64 << 20;
+
+/// Pages of many versions, shared by all mounts of a daemon.
+#[derive(Debug)]
+pub struct PageCache {
+    pub(crate) page_size: PageSize,
+    pub(crate) deadline: Duration,
+    pub(crate) memory: Memory,
+    pub(crate) budget: Budget,
+    pub(crate) handles: Arc<Handles>,
+    pub(crate) tails: Tails,
+    pub(crate) counters: Counters,
+    flights: Arc<Flights<PageKey, Bytes>>,
+    streams: Streams,
+    extent_rule: ExtentRule,
+    tail_pages: u64,
+    runtime: runtime::Handle,
+}
+
+impl PageCache {
+    /// A cache that fetches on `runtime`, which needs tokio's timers.
+    ///
+    /// # Errors
+    /// `Invalid` where the memory does not hold a page.
+    pub fn new(config: CacheConfig, runtime: runtime::Handle) -> Result<Arc<PageCache>> {
+        let limits = config.limits()?;
+        let page = limits.page_size.bytes();
+        Ok(Arc::new(PageCache {
+            page_size: limits.page_size,
+            deadline: config.deadline,
+            memory: Memory::new(limits.data_bytes, limits.metadata_bytes, limits.page_size),
+            budget: Budget::new(limits.inflight_bytes),
+            handles: Arc::new(Handles::new(
+                config.max_open_files,
+                config.open_idle,
+                config.deadline,
+                runtime.clone(),
+            )),
+            tails: Tails::new(limits.tail_bytes, limits.page_size),
+            counters: Counters::default(),
+            flights: Flights::new(),
+            streams: Streams::new(
+                limits.read_ahead_bytes,
+                limits.page_size,
+                limits.extent_pages * page,
+            ),
+            extent_rule: ExtentRule {
+                gap_pages: limits.gap_pages,
+                max_pages: limits.extent_pages,
+            },
+            tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
+            runtime,
+        }))
+    }
+
+    /// The bytes of `range` if all of them are in memory now. Never waits. One page is given without a copy; more are
+    /// gathered into one.
+    ///
+    /// `None` too for a range that [`PageCache::read`] would refuse.
+    pub fn read_cached(self: &Arc<Self>, version: &FileVersion, range: ByteRange) -> Option<Bytes> {
+        if range.is_empty() {
+            return Some(Bytes::new());
+        }
+        check_range(version, range).ok()?;
+        let pages = self.page_size.pages_of(range);
+        let bytes = if pages.end - pages.start == 1 {
+            let (page, kind) = self.memory.get(&key(version.id(), pages.start))?;
+            self.counters.of(kind).hits.add(1);
+            self.slice(&page, range)
+        } else {
+            self.gather_cached(version, range, pages)?
+        };
+        self.counters.served_bytes.add(range.len());
+        if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
+            self.read_ahead_later(version, ahead);
+        }
+        Some(bytes)
+    }
+
+    /// The bytes of `range` of exactly `version`, from memory or from `source`. Dropping the future leaves the fetch to
+    /// those who wait for the same pages, and to the cache.
+    ///
+    /// # Errors
+    /// `Invalid` for a range that is not inside of the version, or longer than [`MAX_READ_BYTES`]; otherwise those of
+    /// [`Source::open`] and [`OpenFile::read`](crate::source::OpenFile::read), and `TimedOut` where the deadline ends
+    /// first.
+    pub async fn read(
+        self: &Arc<Self>,
+        source: &Arc<dyn Source>,
+        version: &Arc<FileVersion>,
+        range: ByteRange,
+    ) -> Result<Bytes> {
+        check_range(version, range)?;
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let first = self.page_size.pages_of(range).start;
+        let (mut pages, missing) = self.look_up(version, range);
+        let opening = Opening::At(source.clone(), version.clone());
+        let waiters = self.claim_missing(&opening, &missing);
+        if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
+            self.read_ahead(&opening, &ahead);
+        }
+        for (page, waiter) in missing.into_iter().zip(waiters) {
+            let bytes = match waiter {
+                Arrival::Here(bytes) => bytes,
+                Arrival::Coming(waiter) => waiter.wait().await?,
+            };
+            pages[(page - first) as usize] = bytes;
+        }
+        self.counters.served_bytes.add(range.len());
+        Ok(match pages.as_slice() {
+            [page] => self.slice(page, range),
+            _ => self.gather(range, first, &pages),
+        })
+    }
+
+    /// Closes the file of a version that has gone. Its pages stay true, are asked for by nobody, and leave memory as
+    /// others need the room.
+    pub fn invalidate(&self, version: VersionId) {
+        self.handles.close(version);
+        self.streams.forget(version);
+    }
+
+    /// Drops all pages, closes all files and forgets what was learned. Fetches under way land nonetheless.
+    pub fn clear(&self) {
+        self.handles.clear();
+        self.memory.clear();
+        self.streams.clear();
+        self.tails.clear();
+    }
+
+    /// What the cache has done and holds.
+    pub fn stats(&self) -> CacheStats {
+        let counters = &self.counters;
+        CacheStats {
+            data: self.kind_stats(Kind::Data),
+            metadata: self.kind_stats(Kind::Metadata),
+            served_bytes: counters.served_bytes.get(),
+            extents: counters.extents.get(),
+            extent_bytes: counters.extent_bytes.get(),
+            read_ahead_bytes: counters.read_ahead_bytes.get(),
+            tail_reads: counters.tail_reads.get(),
+            failed_extents: counters.failed_extents.get(),
+            opens: self.handles.opens(),
+            open_files: self.handles.len(),
+            inflight_bytes: self.budget.in_flight(),
+            inflight_pages: self.flights.len() as u64,
+        }
+    }
+
+    /// The bytes of `range` if all are in memory; counts as no read.
+    pub(crate) fn peek(&self, version: &FileVersion, range: ByteRange) -> Option<Bytes> {
+        let pages = self.page_size.pages_of(range);
+        let first = pages.start;
+        let found: Option<Vec<Bytes>> = pages
+            .map(|page| Some(self.memory.get(&key(version.id(), page))?.0))
+            .collect();
+        Some(self.gather(range, first, &found?))
+    }
+
+    fn kind_stats(&self, kind: Kind) -> KindStats {
+        let counters = self.counters.of(kind);
+        KindStats {
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            joins: counters.joins.get(),
+            evictions: self.memory.evictions(kind),
+            memory_bytes: self.memory.live_bytes(kind),
+        }
+    }
+
+    fn gather_cached(&self, version: &FileVersion, range: ByteRange, pages: Range<u64>) -> Option<Bytes> {
+        let first = pages.start;
+        // Nothing is counted until all of them are here: a read of what is missing counts them then.
+        let found: Option<Vec<(Bytes, Kind)>> = pages
+            .map(|page| self.memory.get(&key(version.id(), page)))
+            .collect();
+        let (found, kinds): (Vec<Bytes>, Vec<Kind>) = found?.into_iter().unzip();
+        for kind in kinds {
+            self.counters.of(kind).hits.add(1);
+        }
+        Some(self.gather(range, first, &found))
+    }
+
+    /// The pages of `range`, empty where they are missing, and the missing ones.
+    fn look_up(&self, version: &FileVersion, range: ByteRange) -> (Vec<Bytes>, Vec<u64>) {
+        let mut missing = Vec::new();
+        let pages = self
+            .page_size
+            .pages_of(range)
+            .map(|page| match self.memory.get(&key(version.id(), page)) {
+                Some((bytes, kind)) => {
+                    self.counters.of(kind).hits.add(1);
+                    bytes
+                }
+                None => {
+                    missing.push(page);
+                    Bytes::new()
+                }
+            })
+            .collect();
+        (pages, missing)
+    }
+
+    /// Has every page of `missing` fetched, unless it is on its way already; one arrival for each.
+    fn claim_missing(self: &Arc<Self>, opening: &Opening, missing: &[u64]) -> Vec<Arrival> {
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let version = opening.version();
+        let tail = self.tails.wanted(version, missing);
+        let layout = self.tails.layout(version);
+        let mut leads = Vec::new();
+        let mut arrivals = Vec::with_capacity(missing.len());
+        for &page in missing {
+            let kind = layout.kind_of(self.page_size.range_of(PageIndex(page), version.len()));
+            let (arrival, lead) = self.claim(version.id(), page);
+            match (&arrival, &lead) {
+                (Arrival::Here(_), _) => self.counters.of(kind).hits.add(1),
+                (_, Some(_)) => self.counters.of(kind).misses.add(1),
+                (_, None) => self.counters.of(kind).joins.add(1),
+            }
+            leads.extend(lead);
+            arrivals.push(arrival);
+        }
+        let mut rule = self.extent_rule;
+        if let Some(tail) = tail.filter(|_| !leads.is_empty()) {
+            self.counters.tail_reads.add(1);
+            rule.max_pages = rule.max_pages.max(self.tail_pages);
+            let more = tail.filter(|page| !missing.contains(page));
+            leads.extend(more.filter_map(|page| self.claim(version.id(), page).1));
+            leads.sort_by_key(|lead| lead.key().index);
+        }
+        self.fetch(opening, leads, rule);
+        arrivals
+    }
+
+    /// Leads the fetch of a page, or joins it, or finds that it has landed since it was missed.
+    fn claim(&self, version: VersionId, page: u64) -> (Arrival, Option<Lead<PageKey, Bytes>>) {
+        let key = key(version, page);
+        match self.flights.claim(key) {
+            Claim::Join(waiter) => (Arrival::Coming(waiter), None),
+            // A fetch keeps its pages before its slots go, so whoever leads after it finds them here.
+            Claim::Lead(lead) => match self.memory.get(&key) {
+                Some((bytes, _)) => {
+                    lead.land(Ok(bytes.clone()));
+                    (Arrival::Here(bytes), None)
+                }
+                None => (Arrival::Coming(lead.waiter()), Some(lead)),
+            },
+        }
+    }
+
+    /// Starts one task for each extent. `leads` are in ascending order.
+    fn fetch(self: &Arc<Self>, opening: &Opening, leads: Vec<Lead<PageKey, Bytes>>, rule: ExtentRule) {
+        let file_len = opening.version().len();
+        let indexes: Vec<u64> = leads.iter().map(|lead| lead.key().index.0).collect();
+        let mut leads = leads.into_iter().peekable();
+        for extent in extents(&indexes, rule) {
+            let page = self.page_size.bytes();
+            let fetch = ExtentFetch {
+                opening: opening.clone(),
+                range: ByteRange::clamped(extent.start * page, (extent.end - extent.start) * page, file_len),
+                leads: std::iter::from_fn(|| leads.next_if(|lead| lead.key().index.0 < extent.end)).collect(),
+            };
+            self.runtime.spawn(fetch.run(self.clone()));
+        }
+    }
+
+    /// Starts to fetch what a sequential reader is about to ask for.
+    fn read_ahead(self: &Arc<Self>, opening: &Opening, ahead: &[ByteRange]) {
+        for range in ahead {
+            // Those who wait for their bytes come first.
+            if self.budget.is_busy() {
+                return;
+            }
+            let version = opening.version().id();
+            let leads: Vec<_> = self
+                .page_size
+                .pages_of(*range)
+                .filter(|page| !self.memory.contains(&key(version, *page)))
+                .filter_map(|page| self.claim(version, page).1)
+                .collect();
+            let exact = ExtentRule {
+                gap_pages: 0,
+                ..self.extent_rule
+            };
+            for lead in &leads {
+                let page = self.page_size.range_of(lead.key().index, opening.version().len());
+                self.counters.read_ahead_bytes.add(page.len());
+            }
+            self.fetch(opening, leads, exact);
+        }
+    }
+
+    /// As [`PageCache::read_ahead`], for a caller that may not even look at so many pages. Without an open file there
+    /// is nothing to read from: the next miss opens it.
+    fn read_ahead_later(self: &Arc<Self>, version: &FileVersion, ahead: Vec<ByteRange>) {
+        if let Some(file) = self.handles.get(version.id()) {
+            let cache = self.clone();
+            self.runtime
+                .spawn(async move { cache.read_ahead(&Opening::Open(file), &ahead) });
+        }
+    }
+
+    /// `range` out of the one page it lies in.
+    fn slice(&self, page: &Bytes, range: ByteRange) -> Bytes {
+        let from = (range.start() % self.page_size.bytes()) as usize;
+        page.slice(from..from + range.len() as usize)
+    }
+
+    /// `range` out of the pages from `first` on.
+    fn gather(&self, range: ByteRange, first: u64, pages: &[Bytes]) -> Bytes {
+        let mut bytes = Vec::with_capacity(range.len() as usize);
+        let mut skip = (range.start() - first * self.page_size.bytes()) as usize;
+        for page in pages {
+            let left = range.len() as usize - bytes.len();
+            let page = &page[skip..];
+            bytes.extend_from_slice(&page[..page.len().min(left)]);
+            skip = 0;
+        }
+        bytes.into()
+    }
+}
+
+/// A page that a reader missed.
+enum Arrival {
+    /// It has landed meanwhile.
+    Here(Bytes),
+    /// It is on its way.
+    Coming(Waiter<Bytes>),
+}
+
+fn key(version: VersionId, page: u64) -> PageKey {
+    PageKey {
+        version,
+        index: PageIndex(page),
+    }
+}
+
+fn check_range(version: &FileVersion, range: ByteRange) -> Result<()> {
+    if range.end() > version.len() || range.len() > MAX_READ_BYTES {
+        return Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "{version}: bytes {}..{} are not inside, or more than {MAX_READ_BYTES}",
+                range.start(),
+                range.end()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! The page cache against an oracle: a source in memory that counts what is asked of it.
+
+mod double;
+mod faults;
+mod limits;
+mod reads;
+mod tails;
