@@ -8,17 +8,34 @@ use lookupfs_tests::{Daemon, program};
 
 /// Requests of one kind that the NameNode's audit log has for `path`. A line is written before the NameNode answers.
 fn audited(hdfs: &MiniHdfs, command: &str, path: &str) -> u64 {
-    let count = hdfs.run(&["audit", "count", &format!("cmd={command}"), &format!("src={path}")]);
-    String::from_utf8_lossy(&count.stdout).trim().parse().expect("a number")
+    let count = hdfs.run(&[
+        "audit",
+        "count",
+        &format!("cmd={command}"),
+        &format!("src={path}"),
+    ]);
+    String::from_utf8_lossy(&count.stdout)
+        .trim()
+        .parse()
+        .expect("a number")
 }
 
 /// (statuses, opens, listings) of `path` at the NameNode.
 fn namenode(hdfs: &MiniHdfs, path: &str) -> (u64, u64, u64) {
-    (audited(hdfs, "getfileinfo", path), audited(hdfs, "open", path), audited(hdfs, "listStatus", path))
+    (
+        audited(hdfs, "getfileinfo", path),
+        audited(hdfs, "open", path),
+        audited(hdfs, "listStatus", path),
+    )
 }
 
 fn get_one_row(file: &Path) {
-    let output = Command::new(program("lookup")).arg("get").arg(file).args(["--rows", "777"]).output().unwrap();
+    let output = Command::new(program("lookup"))
+        .arg("get")
+        .arg(file)
+        .args(["--rows", "777"])
+        .output()
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !output.stdout.is_empty(), "{errors}");
 }
@@ -49,8 +66,16 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
     let after = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
     let asked = |f: fn((u64, u64, u64)) -> u64| f(after.0) - f(before.0);
     let (statuses, opens, listings) = (asked(|n| n.0), asked(|n| n.1), asked(|n| n.2));
-    assert_eq!((statuses, opens, listings), (1, 1, 0), "NameNode, attributes known: (statuses, opens, listings)");
-    assert!(after.1 - before.1 <= 2, "{} reads at the DataNodes", after.1 - before.1);
+    assert_eq!(
+        (statuses, opens, listings),
+        (1, 1, 0),
+        "NameNode, attributes known: (statuses, opens, listings)"
+    );
+    assert!(
+        after.1 - before.1 <= 2,
+        "{} reads at the DataNodes",
+        after.1 - before.1
+    );
 
     // Attributes not known: one status more.
     let path = format!("{directory}/b.parquet");
@@ -63,5 +88,9 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
     // Warm: nothing.
     let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
     get_one_row(&mount.join("b.parquet"));
-    assert_eq!((namenode(&hdfs, &path), daemon.count("/sources/0/requests/read")), before, "warm");
+    assert_eq!(
+        (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read")),
+        before,
+        "warm"
+    );
 }

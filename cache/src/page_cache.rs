@@ -144,6 +144,11 @@ impl PageCache {
         })
     }
 
+    /// Unit of the cache.
+    pub fn page_size(&self) -> PageSize {
+        self.page_size
+    }
+
     /// Closes the file of a version that has gone. Its pages stay true, are asked for by nobody, and leave memory as
     /// others need the room.
     pub fn invalidate(&self, version: VersionId) {

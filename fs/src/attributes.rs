@@ -23,7 +23,10 @@ pub struct Ttl {
 impl Ttl {
     /// What is there never changes; only new names are looked for.
     pub fn immutable(negative: Duration) -> Ttl {
-        Ttl { positive: FOREVER, negative }
+        Ttl {
+            positive: FOREVER,
+            negative,
+        }
     }
 
     /// What is left of the time for an answer that the source gave at `asked`.
@@ -38,7 +41,10 @@ impl Ttl {
 
     /// As the namespace wants it.
     pub fn max_age(&self) -> MaxAge {
-        MaxAge { positive: self.positive, negative: self.negative }
+        MaxAge {
+            positive: self.positive,
+            negative: self.negative,
+        }
     }
 }
 

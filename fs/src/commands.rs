@@ -76,8 +76,9 @@ pub fn mount(args: &MountArgs) -> Done {
     }
     launch::mount(&args.daemon, &request).map_err(CommandError::Failed)?;
     for path in &request.mount_points {
-        std::fs::metadata(path)
-            .map_err(|error| CommandError::Failed(format!("{}: it does not answer: {error}", path.display())))?;
+        std::fs::metadata(path).map_err(|error| {
+            CommandError::Failed(format!("{}: it does not answer: {error}", path.display()))
+        })?;
     }
     Ok(())
 }
@@ -119,13 +120,18 @@ pub fn stats(args: &StatsArgs) -> Done {
                 continue;
             }
         };
-        let is_wanted =
-            wanted.as_ref().is_none_or(|path| stats.mounts.iter().any(|mount| mount.mount_point == *path));
+        let is_wanted = wanted
+            .as_ref()
+            .is_none_or(|path| stats.mounts.iter().any(|mount| mount.mount_point == *path));
         if !is_wanted {
             continue;
         }
         shown += 1;
-        let text = if args.json { serde_json::to_string(&stats).map_err(failed)? } else { stats.to_string() };
+        let text = if args.json {
+            serde_json::to_string(&stats).map_err(failed)?
+        } else {
+            stats.to_string()
+        };
         // A reader that has seen enough closes the pipe: that is no failure.
         if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
             return Ok(());
@@ -137,9 +143,13 @@ pub fn stats(args: &StatsArgs) -> Done {
     match (&args.mount_point, shown) {
         (Some(path), 0) => {
             let path = path.display();
-            Err(CommandError::Failed(format!("{path}: no daemon of this user serves it; `lookupfs stats --all` shows those that run")))
+            Err(CommandError::Failed(format!(
+                "{path}: no daemon of this user serves it; `lookupfs stats --all` shows those that run"
+            )))
         }
-        (None, 0) => Err(CommandError::Failed("no daemon of this user is running".to_owned())),
+        (None, 0) => Err(CommandError::Failed(
+            "no daemon of this user is running".to_owned(),
+        )),
         _ => Ok(()),
     }
 }
@@ -160,10 +170,17 @@ pub fn daemon(args: &DaemonArgs) -> Done {
 fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> Done {
     let filter = tracing_subscriber::EnvFilter::try_new(&options.log)
         .map_err(|error| CommandError::Usage(format!("option log: {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
     let files = DaemonFiles::new(name).map_err(CommandError::Failed)?;
     let _name = daemon::take_name(name, &files).map_err(CommandError::Failed)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
     let daemon = Daemon::new(name, options.clone(), runtime.handle().clone()).map_err(failed)?;
     let listener = control::listen(&files.socket).map_err(failed)?;
     if let Some(request) = first {

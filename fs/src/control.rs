@@ -66,17 +66,27 @@ pub enum Answer {
 /// # Errors
 /// A sentence that says which variable to set.
 pub fn run_directory() -> Result<PathBuf, String> {
-    let directory = match (std::env::var_os("LOOKUPFS_RUN_DIR"), std::env::var_os("XDG_RUNTIME_DIR")) {
+    let directory = match (
+        std::env::var_os("LOOKUPFS_RUN_DIR"),
+        std::env::var_os("XDG_RUNTIME_DIR"),
+    ) {
         (Some(set), _) => PathBuf::from(set),
         (None, _) if nix::unistd::geteuid().is_root() => PathBuf::from("/run/lookupfs"),
         (None, Some(user)) => PathBuf::from(user).join("lookupfs"),
-        (None, None) => return Err("set LOOKUPFS_RUN_DIR to a directory of your own for the socket".to_owned()),
+        (None, None) => {
+            return Err("set LOOKUPFS_RUN_DIR to a directory of your own for the socket".to_owned());
+        }
     };
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&directory)
-        .map_err(|error| format!("{}: cannot be made ({error}); set LOOKUPFS_RUN_DIR", directory.display()))?;
+        .map_err(|error| {
+            format!(
+                "{}: cannot be made ({error}); set LOOKUPFS_RUN_DIR",
+                directory.display()
+            )
+        })?;
     Ok(directory)
 }
 
@@ -101,7 +111,9 @@ impl DaemonFiles {
     pub fn new(name: &str) -> Result<DaemonFiles, String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
-            return Err(format!("daemon name {name:?}: use up to 64 letters, digits, - and _"));
+            return Err(format!(
+                "daemon name {name:?}: use up to 64 letters, digits, - and _"
+            ));
         }
         let directory = run_directory()?;
         let file = |extension: &str| directory.join(format!("{name}.{extension}"));
@@ -143,7 +155,10 @@ pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<A
 
 /// Whether an error of [`ask`] says that no daemon listens.
 pub fn nobody_listens(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 /// Listens on `socket`, which the caller owns by the daemon's lock.
@@ -181,7 +196,10 @@ fn receive<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the peer closed without a whole line"));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the peer closed without a whole line",
+        ));
     }
     Ok(serde_json::from_slice(&line)?)
 }

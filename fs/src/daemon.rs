@@ -144,7 +144,10 @@ impl Daemon {
         let sources = self.sources.lock();
         let mut sources: Vec<SourceStats> = sources
             .values()
-            .map(|source| SourceStats { id: source.namespace.source().id().to_string(), requests: source.requests() })
+            .map(|source| SourceStats {
+                id: source.namespace.source().id().to_string(),
+                requests: source.requests(),
+            })
             .collect();
         sources.sort_by(|a, b| a.id.cmp(&b.id));
         Stats {
@@ -175,7 +178,9 @@ impl Daemon {
     /// If signals or the socket cannot be had.
     pub async fn run(self: Arc<Self>, listener: UnixListener) -> std::io::Result<()> {
         let this = self.clone();
-        thread::Builder::new().name("control".into()).spawn(move || this.accept(&listener))?;
+        thread::Builder::new()
+            .name("control".into())
+            .spawn(move || this.accept(&listener))?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
@@ -191,7 +196,12 @@ impl Daemon {
             }
         }
         self.is_ending.store(true, Ordering::SeqCst);
-        let paths: Vec<PathBuf> = self.mounts.list().iter().map(|mounted| mounted.path.clone()).collect();
+        let paths: Vec<PathBuf> = self
+            .mounts
+            .list()
+            .iter()
+            .map(|mounted| mounted.path.clone())
+            .collect();
         self.mounts.unmount(&paths, END_GRACE).await;
         Ok(())
     }
@@ -292,11 +302,16 @@ impl Daemon {
         namespace: &Namespace,
         path: &SourcePath,
     ) -> Result<lookupfs_cache::namespace::Known<lookupfs_cache::source::FileStatus>, String> {
-        let now = MaxAge { positive: Duration::ZERO, negative: Duration::ZERO };
+        let now = MaxAge {
+            positive: Duration::ZERO,
+            negative: Duration::ZERO,
+        };
         let source = namespace.source().id().clone();
         match self.runtime.block_on(namespace.status(path, now)) {
             Ok(known) if known.value.kind == FileKind::Directory => Ok(known),
-            Ok(_) => Err(format!("{source}{path}: it is not a directory; mount the directory that holds it")),
+            Ok(_) => Err(format!(
+                "{source}{path}: it is not a directory; mount the directory that holds it"
+            )),
             Err(error) => Err(format!("{source}: {}", one_line(&error))),
         }
     }
@@ -311,13 +326,17 @@ pub struct DaemonLock(#[expect(dead_code, reason = "held for its Drop")] Flock<F
 /// # Errors
 /// A sentence, if another process has it.
 pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> {
-    let file = File::options().create(true).append(true).mode(0o600).open(&files.lock);
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&files.lock);
     let file = file.map_err(|error| format!("{}: {error}", files.lock.display()))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(lock) => Ok(DaemonLock(lock)),
-        Err((_, errno)) => {
-            Err(format!("a daemon named {name} is running already ({errno}); give another with --daemon NAME"))
-        }
+        Err((_, errno)) => Err(format!(
+            "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
+        )),
     }
 }
 

@@ -36,7 +36,12 @@ impl OpenDirectory {
         match offset {
             0 => Some(Place::Dot),
             1 => Some(Place::DotDot),
-            _ => self.listing.value.entries.get(usize::try_from(offset - 2).ok()?).map(Place::Entry),
+            _ => self
+                .listing
+                .value
+                .entries
+                .get(usize::try_from(offset - 2).ok()?)
+                .map(Place::Entry),
         }
     }
 }

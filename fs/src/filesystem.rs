@@ -96,7 +96,10 @@ impl Filesystem {
             let asked = this.namespace.now();
             match this.namespace.status(&path, max_age).await {
                 Ok(known) => {
-                    let known = Known { value: Some(known.value), asked: known.asked };
+                    let known = Known {
+                        value: Some(known.value),
+                        asked: known.asked,
+                    };
                     this.looked_up(&path, known)
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -138,7 +141,13 @@ impl Filesystem {
                 ErrorKind::Changed | ErrorKind::NotFound if inode.version.is_some() => {
                     this.entry_is_old(&inode);
                     let now = this.namespace.now();
-                    Ok(this.shown(number, &Known { value: known.value, asked: now }))
+                    Ok(this.shown(
+                        number,
+                        &Known {
+                            value: known.value,
+                            asked: now,
+                        },
+                    ))
                 }
                 _ => Err(gone),
             }
@@ -161,7 +170,11 @@ impl Filesystem {
         }
         let this = self.clone();
         Answer::later(async move {
-            let read = this.shared.pages.read(this.namespace.source(), &version, range).await;
+            let read = this
+                .shared
+                .pages
+                .read(this.namespace.source(), &version, range)
+                .await;
             match read {
                 // A short answer would make the kernel shrink the file and show zeros (P1).
                 Ok(bytes) if bytes.len() as u64 != range.len() => Err(Error::new(
@@ -201,7 +214,12 @@ impl Filesystem {
     /// # Errors
     /// `Changed` for a handle that is not open.
     pub fn directory(&self, handle: u64) -> Result<Arc<OpenDirectory>> {
-        let unknown = || Error::new(ErrorKind::Changed, format!("directory handle {handle} is not open"));
+        let unknown = || {
+            Error::new(
+                ErrorKind::Changed,
+                format!("directory handle {handle} is not open"),
+            )
+        };
         self.directories.get(handle).ok_or_else(unknown)
     }
 
@@ -220,7 +238,10 @@ impl Filesystem {
     /// [`Filesystem::forget`]s it.
     pub fn enter_listed(&self, directory: &OpenDirectory, entry: &Entry) -> Result<Shown> {
         let path = directory.inode.path.join(&entry.name)?;
-        let known = Known { value: entry.status.clone(), asked: directory.listing.asked };
+        let known = Known {
+            value: entry.status.clone(),
+            asked: directory.listing.asked,
+        };
         let inode = self.inodes.enter(&path, known.clone())?;
         Ok(self.shown(inode.number, &known))
     }
@@ -249,7 +270,12 @@ impl Filesystem {
     }
 
     fn inode(&self, number: u64) -> Result<Arc<Inode>> {
-        let unknown = || Error::new(ErrorKind::Changed, format!("inode {number} is not known any more"));
+        let unknown = || {
+            Error::new(
+                ErrorKind::Changed,
+                format!("inode {number} is not known any more"),
+            )
+        };
         self.inodes.get(number).ok_or_else(unknown)
     }
 
@@ -267,7 +293,9 @@ impl Filesystem {
     fn looked_up(&self, path: &SourcePath, known: Known<Option<FileStatus>>) -> Result<LookedUp> {
         let Known { value, asked } = known;
         let Some(status) = value else {
-            return Ok(LookedUp::Nothing(self.ttl.negative_left(asked, self.namespace.now())));
+            return Ok(LookedUp::Nothing(
+                self.ttl.negative_left(asked, self.namespace.now()),
+            ));
         };
         let known = Known { value: status, asked };
         let inode = self.inodes.enter(path, known.clone())?;
@@ -279,12 +307,19 @@ impl Filesystem {
         let attributes = Attributes {
             number,
             kind: status.kind,
-            len: if status.kind == FileKind::Directory { 0 } else { status.len },
+            len: if status.kind == FileKind::Directory {
+                0
+            } else {
+                status.len
+            },
             mtime_ms: status.mtime_ms,
             ownership: self.shared.ids.ownership(status, &self.owner),
             block_bytes: self.block_bytes,
         };
-        Shown { attributes, ttl: self.left(known.asked) }
+        Shown {
+            attributes,
+            ttl: self.left(known.asked),
+        }
     }
 
     fn left(&self, asked: Instant) -> std::time::Duration {
@@ -314,7 +349,10 @@ impl Filesystem {
 fn child(parent: &SourcePath, name: &[u8]) -> Result<SourcePath> {
     if !is_file_name(name) {
         let shown = name.escape_ascii();
-        return Err(Error::new(ErrorKind::NotFound, format!("{parent}: no entry can be named {shown}")));
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{parent}: no entry can be named {shown}"),
+        ));
     }
     parent.join(name)
 }

@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     AccessFlags, Config, FileAttr, FileHandle, FileType, Filesystem as FuserFilesystem, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyXattr, Request, Session,
-    SessionACL,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs,
+    ReplyXattr, Request, Session, SessionACL,
 };
 use futures::FutureExt;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
@@ -70,12 +70,22 @@ pub fn serve(
     ready: impl FnOnce(),
 ) -> io::Result<()> {
     let mut config = Config::default();
-    config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.acl = if allow_other {
+        SessionACL::All
+    } else {
+        SessionACL::Owner
+    };
     config.n_threads = Some(EVENT_LOOPS);
     let acl = config.acl;
-    let handlers = Handlers { filesystem: filesystem.clone(), runtime, deadline };
+    let handlers = Handlers {
+        filesystem: filesystem.clone(),
+        runtime,
+        deadline,
+    };
     let session = Session::from_fd(handlers, device, acl, config)?;
-    filesystem.invalidator.start(Arc::new(FuseKernelCache(session.notifier())))?;
+    filesystem
+        .invalidator
+        .start(Arc::new(FuseKernelCache(session.notifier())))?;
     ready();
     let ended = session.run();
     filesystem.invalidator.stop();
@@ -119,7 +129,11 @@ impl Handlers {
                         Ok(Ok(result)) => deliver(finish(&filesystem, operation, result)),
                         Ok(Err(_elapsed)) => {
                             let message = format!("no answer within {} s", deadline.as_secs_f64());
-                            deliver(finish(&filesystem, operation, Err(Error::new(ErrorKind::TimedOut, message))));
+                            deliver(finish(
+                                &filesystem,
+                                operation,
+                                Err(Error::new(ErrorKind::TimedOut, message)),
+                            ));
                         }
                         Err(_panic) => deliver(Err(panicked(&filesystem, operation))),
                     }
@@ -151,7 +165,10 @@ fn finish<T>(filesystem: &Filesystem, operation: &str, result: Result<T>) -> Res
 
 fn panicked(filesystem: &Filesystem, operation: &str) -> Errno {
     filesystem.counters().panics.add_one();
-    tracing::error!(operation, "a handler panicked; please report this with the lines above");
+    tracing::error!(
+        operation,
+        "a handler panicked; please report this with the lines above"
+    );
     Errno::INTERNAL
 }
 
@@ -169,8 +186,9 @@ fn file_type(kind: FileKind) -> FileType {
 
 fn file_attr(shown: &Attributes) -> FileAttr {
     // Saturates far outside of any real clock, where an addition would panic on a hostile time.
-    let mtime: SystemTime =
-        UNIX_EPOCH.checked_add(Duration::from_millis(shown.mtime_ms)).unwrap_or(UNIX_EPOCH);
+    let mtime: SystemTime = UNIX_EPOCH
+        .checked_add(Duration::from_millis(shown.mtime_ms))
+        .unwrap_or(UNIX_EPOCH);
     FileAttr {
         ino: INodeNo(shown.number),
         size: shown.len,
@@ -328,7 +346,16 @@ impl FuserFilesystem for Handlers {
     }
 
     fn statfs(&self, _request: &Request, _number: INodeNo, reply: ReplyStatfs) {
-        reply.statfs(STATFS_BLOCKS, 0, 0, 0, 0, STATFS_BLOCK_BYTES, NAME_BYTES_MAX, STATFS_BLOCK_BYTES);
+        reply.statfs(
+            STATFS_BLOCKS,
+            0,
+            0,
+            0,
+            0,
+            STATFS_BLOCK_BYTES,
+            NAME_BYTES_MAX,
+            STATFS_BLOCK_BYTES,
+        );
     }
 
     fn getxattr(&self, _request: &Request, _number: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
@@ -377,8 +404,19 @@ impl FuserFilesystem for Handlers {
 
 /// Attributes that say that nothing is there.
 fn no_attr() -> FileAttr {
-    let ownership = crate::owner::Ownership { uid: 0, gid: 0, mode: 0 };
-    file_attr(&Attributes { number: 0, kind: FileKind::File, len: 0, mtime_ms: 0, ownership, block_bytes: 4096 })
+    let ownership = crate::owner::Ownership {
+        uid: 0,
+        gid: 0,
+        mode: 0,
+    };
+    file_attr(&Attributes {
+        number: 0,
+        kind: FileKind::File,
+        len: 0,
+        mtime_ms: 0,
+        ownership,
+        block_bytes: 4096,
+    })
 }
 
 /// Runs a handler that answers in place; a panic is EIO.
@@ -394,7 +432,13 @@ fn guarded(
 }
 
 impl Handlers {
-    fn fill(&self, number: INodeNo, handle: FileHandle, offset: u64, reply: &mut ReplyDirectory) -> Result<()> {
+    fn fill(
+        &self,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Result<()> {
         let directory = self.filesystem.directory(handle.0)?;
         let mut at = offset;
         while let Some(place) = directory.at(at) {
@@ -435,7 +479,14 @@ impl Handlers {
                 Place::Dot => reply.add(number, at, ".", &Duration::ZERO, &dot(number.0), Generation(0)),
                 Place::DotDot => {
                     let parent = self.filesystem.parent_number(&directory);
-                    reply.add(INodeNo(parent), at, "..", &Duration::ZERO, &dot(parent), Generation(0))
+                    reply.add(
+                        INodeNo(parent),
+                        at,
+                        "..",
+                        &Duration::ZERO,
+                        &dot(parent),
+                        Generation(0),
+                    )
                 }
                 Place::Entry(entry) => {
                     let Shown { attributes, ttl } = self.filesystem.enter_listed(&directory, entry)?;
@@ -457,6 +508,17 @@ impl Handlers {
 }
 
 fn dot(number: u64) -> FileAttr {
-    let ownership = crate::owner::Ownership { uid: 0, gid: 0, mode: 0o555 };
-    file_attr(&Attributes { number, kind: FileKind::Directory, len: 0, mtime_ms: 0, ownership, block_bytes: 4096 })
+    let ownership = crate::owner::Ownership {
+        uid: 0,
+        gid: 0,
+        mode: 0o555,
+    };
+    file_attr(&Attributes {
+        number,
+        kind: FileKind::Directory,
+        len: 0,
+        mtime_ms: 0,
+        ownership,
+        block_bytes: 4096,
+    })
 }

@@ -73,8 +73,18 @@ impl Inodes {
     /// A table that holds the root directory only.
     pub fn new(source: SourceId, root: SourcePath, status: Known<FileStatus>) -> Inodes {
         let id = directory_id(&source, &root);
-        let root = Inode { number: ROOT, id, version: None, path: root, known: Mutex::new(status) };
-        Inodes { source, root: Arc::new(root), shards: Default::default() }
+        let root = Inode {
+            number: ROOT,
+            id,
+            version: None,
+            path: root,
+            known: Mutex::new(status),
+        };
+        Inodes {
+            source,
+            root: Arc::new(root),
+            shards: Default::default(),
+        }
     }
 
     /// Numbers held beside the root.
@@ -92,7 +102,10 @@ impl Inodes {
         if number == ROOT {
             return Some(self.root.clone());
         }
-        self.shard(number).read().get(&number).map(|held| held.inode.clone())
+        self.shard(number)
+            .read()
+            .get(&number)
+            .map(|held| held.inode.clone())
     }
 
     /// The number that `path` with this status has; enters nothing.
@@ -105,7 +118,11 @@ impl Inodes {
 
     /// The number of the directory `path`; enters nothing.
     pub fn directory_number(&self, path: &SourcePath) -> u64 {
-        if *path == self.root.path { ROOT } else { number(directory_id(&self.source, path)) }
+        if *path == self.root.path {
+            ROOT
+        } else {
+            number(directory_id(&self.source, path))
+        }
     }
 
     /// Enters what the source says of `path`, for an answer that the kernel will hold: one lookup more.
@@ -120,8 +137,17 @@ impl Inodes {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let known = Mutex::new(known.clone());
-                let inode = Inode { number, id, version, path: path.clone(), known };
-                entry.insert(Held { inode: Arc::new(inode), lookups: 0 })
+                let inode = Inode {
+                    number,
+                    id,
+                    version,
+                    path: path.clone(),
+                    known,
+                };
+                entry.insert(Held {
+                    inode: Arc::new(inode),
+                    lookups: 0,
+                })
             }
         };
         if held.inode.id != id {
@@ -181,13 +207,27 @@ mod tests {
     use super::*;
 
     fn known(kind: FileKind, len: u64) -> Known<FileStatus> {
-        let status =
-            FileStatus { kind, len, mtime_ms: 5, tag: 0, owner: "o".into(), group: "g".into(), mode: 0o644 };
-        Known { value: status, asked: Instant::now() }
+        let status = FileStatus {
+            kind,
+            len,
+            mtime_ms: 5,
+            tag: 0,
+            owner: "o".into(),
+            group: "g".into(),
+            mode: 0o644,
+        };
+        Known {
+            value: status,
+            asked: Instant::now(),
+        }
     }
 
     fn table() -> Inodes {
-        Inodes::new(SourceId::new("memory://a"), SourcePath::root(), known(FileKind::Directory, 0))
+        Inodes::new(
+            SourceId::new("memory://a"),
+            SourcePath::root(),
+            known(FileKind::Directory, 0),
+        )
     }
 
     fn path(text: &str) -> SourcePath {
@@ -197,7 +237,10 @@ mod tests {
     #[test]
     fn a_number_lives_as_long_as_the_kernel_holds_it() {
         let inodes = table();
-        let number = inodes.enter(&path("/f"), known(FileKind::File, 1)).unwrap().number;
+        let number = inodes
+            .enter(&path("/f"), known(FileKind::File, 1))
+            .unwrap()
+            .number;
         inodes.enter(&path("/f"), known(FileKind::File, 1)).unwrap();
         inodes.forget(number, 1);
         assert_eq!(inodes.get(number).unwrap().path, path("/f"));
@@ -213,8 +256,14 @@ mod tests {
         let inodes = table();
         let enter = |name, kind, len| inodes.enter(&path(name), known(kind, len)).unwrap().number;
         assert_ne!(enter("/f", FileKind::File, 1), enter("/f", FileKind::File, 2));
-        assert_eq!(enter("/d", FileKind::Directory, 1), enter("/d", FileKind::Directory, 2));
-        assert_eq!(inodes.number_of(&path("/f"), &known(FileKind::File, 1).value), enter("/f", FileKind::File, 1));
+        assert_eq!(
+            enter("/d", FileKind::Directory, 1),
+            enter("/d", FileKind::Directory, 2)
+        );
+        assert_eq!(
+            inodes.number_of(&path("/f"), &known(FileKind::File, 1).value),
+            enter("/f", FileKind::File, 1)
+        );
     }
 
     #[test]
@@ -224,9 +273,21 @@ mod tests {
         let inode = inodes.enter(&path("/f"), first.clone()).unwrap();
         let mut changed = first.value.clone();
         changed.mode = 0o600;
-        inodes.enter(&path("/f"), Known { value: changed, asked: Instant::now() }).unwrap();
+        inodes
+            .enter(
+                &path("/f"),
+                Known {
+                    value: changed,
+                    asked: Instant::now(),
+                },
+            )
+            .unwrap();
         assert_eq!(inode.known().value.mode, 0o600);
         inode.learn(first.value.clone(), first.asked);
-        assert_eq!(inode.known().value.mode, 0o600, "an older answer does not undo a newer one");
+        assert_eq!(
+            inode.known().value.mode,
+            0o600,
+            "an older answer does not undo a newer one"
+        );
     }
 }

@@ -42,7 +42,9 @@ impl Invalidator {
     /// If no thread can be had.
     pub fn start(&self, kernel: Arc<dyn KernelCache>) -> std::io::Result<()> {
         let (sender, receiver) = bounded(QUEUE_MAX);
-        thread::Builder::new().name("invalidate".into()).spawn(move || run(&receiver, kernel.as_ref()))?;
+        thread::Builder::new()
+            .name("invalidate".into())
+            .spawn(move || run(&receiver, kernel.as_ref()))?;
         *self.0.write() = Some(sender);
         Ok(())
     }

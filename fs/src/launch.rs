@@ -39,15 +39,30 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
         match answer {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
-            Ok(Answer::Ending) => std::thread::sleep(START_POLL),
-            Ok(Answer::Stats(_)) => return Err("the daemon answered something else; is it another version?".into()),
+            Ok(Answer::Ending) => pause(),
+            Ok(Answer::Stats(_)) => {
+                return Err("the daemon answered something else; is it another version?".into());
+            }
             Err(error) => {
                 let log = files.log.display();
-                return Err(format!("the daemon {name} did not answer ({error}); see its log {log}"));
+                return Err(format!(
+                    "the daemon {name} did not answer ({error}); see its log {log}"
+                ));
             }
         }
     }
-    Err(format!("the daemon {name} keeps ending; try again, or give another with --daemon NAME"))
+    Err(format!(
+        "the daemon {name} keeps ending; try again, or give another with --daemon NAME"
+    ))
+}
+
+/// Another process sends no event that could be waited for here.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a short pause of a command-line program, bounded by its callers"
+)]
+fn pause() {
+    std::thread::sleep(START_POLL);
 }
 
 fn lock(files: &DaemonFiles) -> Result<Flock<File>, String> {
@@ -59,7 +74,11 @@ fn lock(files: &DaemonFiles) -> Result<Flock<File>, String> {
 }
 
 fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Child, String> {
-    let log = File::options().create(true).append(true).mode(0o600).open(&files.log);
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(&files.log);
     let log = log.map_err(|error| format!("{}: {error}", files.log.display()))?;
     let options = serde_json::to_string(&request.daemon).map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("the program's own file: {error}"))?;
@@ -80,9 +99,12 @@ fn wait_until_it_listens(files: &DaemonFiles, daemon: &mut Child) -> Result<(), 
         if ended.is_some() || start.elapsed() > START_WAIT {
             let log = fs::read_to_string(&files.log).unwrap_or_default();
             let last = log.lines().last().unwrap_or("it left no word").to_owned();
-            return Err(format!("the daemon did not start: {last} (log: {})", files.log.display()));
+            return Err(format!(
+                "the daemon did not start: {last} (log: {})",
+                files.log.display()
+            ));
         }
-        std::thread::sleep(START_POLL);
+        pause();
     }
     Ok(())
 }

@@ -24,7 +24,9 @@ pub enum MountPointError {
     #[error("{0}: it is not a directory; a filesystem is mounted on a directory")]
     NotDirectory(PathBuf),
     /// In use.
-    #[error("{path}: a filesystem of type {fstype} is mounted there; unmount it first or take another directory")]
+    #[error(
+        "{path}: a filesystem of type {fstype} is mounted there; unmount it first or take another directory"
+    )]
     Busy {
         /// The mount point.
         path: PathBuf,
@@ -32,7 +34,9 @@ pub enum MountPointError {
         fstype: String,
     },
     /// No `/dev/fuse`.
-    #[error("/dev/fuse cannot be opened ({0}); load the kernel module with `modprobe fuse`, or pass the device in")]
+    #[error(
+        "/dev/fuse cannot be opened ({0}); load the kernel module with `modprobe fuse`, or pass the device in"
+    )]
     NoDevice(io::Error),
     /// No right to mount.
     #[error("{0}: mounting needs root (CAP_SYS_ADMIN); run the command with sudo")]
@@ -41,7 +45,9 @@ pub enum MountPointError {
     #[error("{0}: no lookupfs is mounted there; `findmnt -t {FILESYSTEM_TYPE}` lists what is")]
     NotMounted(PathBuf),
     /// Files are open.
-    #[error("{0}: files or directories in it are in use (`fuser -vm {0}` says by whom); close them, or unmount with --lazy")]
+    #[error(
+        "{0}: files or directories in it are in use (`fuser -vm {0}` says by whom); close them, or unmount with --lazy"
+    )]
     InUse(PathBuf),
     /// Anything else the kernel says.
     #[error("{path}: {what} failed")]
@@ -90,10 +96,16 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
-        let octal = tail.get(..3).filter(|digits| digits.iter().all(|d| (b'0'..b'8').contains(d)));
+        let octal = tail
+            .get(..3)
+            .filter(|digits| digits.iter().all(|d| (b'0'..b'8').contains(d)));
         match octal {
             Some(digits) if byte == b'\\' => {
-                out.push(digits.iter().fold(0u8, |value, digit| value.wrapping_mul(8) + (digit - b'0')));
+                out.push(
+                    digits
+                        .iter()
+                        .fold(0u8, |value, digit| value.wrapping_mul(8) + (digit - b'0')),
+                );
                 rest = &tail[3..];
             }
             _ => {
@@ -113,7 +125,10 @@ fn unescape(field: &[u8]) -> Vec<u8> {
 pub fn absolute(path: &Path) -> Result<PathBuf, MountPointError> {
     let missing = |_| MountPointError::Missing(path.to_owned());
     let full = std::path::absolute(path).map_err(missing)?;
-    let plain: PathBuf = full.components().filter(|c| !matches!(c, Component::CurDir)).collect();
+    let plain: PathBuf = full
+        .components()
+        .filter(|c| !matches!(c, Component::CurDir))
+        .collect();
     if plain.components().any(|c| matches!(c, Component::ParentDir)) {
         // `a/..` is only plain without links: let the kernel say where it leads.
         return plain.canonicalize().map_err(missing);
@@ -130,7 +145,13 @@ pub fn absolute(path: &Path) -> Result<PathBuf, MountPointError> {
 /// See [`MountPointError`].
 pub fn prepare(path: &Path) -> Result<PathBuf, MountPointError> {
     let path = absolute(path)?;
-    let kernel = |what| move |source| MountPointError::Kernel { path: PathBuf::new(), what, source };
+    let kernel = |what| {
+        move |source| MountPointError::Kernel {
+            path: PathBuf::new(),
+            what,
+            source,
+        }
+    };
     let on_it = mounted().map_err(kernel("reading the table of mounts"))?;
     if let Some(there) = on_it.iter().rfind(|mounted| mounted.path == path) {
         let is_ours = there.fstype == FILESYSTEM_TYPE;
@@ -140,14 +161,23 @@ pub fn prepare(path: &Path) -> Result<PathBuf, MountPointError> {
             detach(&path)?;
             return prepare(&path);
         }
-        return Err(MountPointError::Busy { path, fstype: there.fstype.clone() });
+        return Err(MountPointError::Busy {
+            path,
+            fstype: there.fstype.clone(),
+        });
     }
     match std::fs::metadata(&path) {
         Ok(metadata) if metadata.is_dir() => Ok(path),
         Ok(_) => Err(MountPointError::NotDirectory(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(MountPointError::Missing(path)),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(MountPointError::NotDirectory(path)),
-        Err(source) => Err(MountPointError::Kernel { path, what: "stat", source }),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            Err(MountPointError::NotDirectory(path))
+        }
+        Err(source) => Err(MountPointError::Kernel {
+            path,
+            what: "stat",
+            source,
+        }),
     }
 }
 
@@ -161,15 +191,20 @@ pub fn mount_fuse(
     allow_other: bool,
     default_permissions: bool,
 ) -> Result<OwnedFd, MountPointError> {
-    let device = File::options().read(true).write(true).open("/dev/fuse").map_err(|error| {
-        match error.kind() {
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => MountPointError::NoPermission(path.to_owned()),
             _ => MountPointError::NoDevice(error),
-        }
-    })?;
+        })?;
     let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
     // fuse(4): the file descriptor, the type of the root, and who may enter.
-    let mut data = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", device.as_raw_fd());
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id={uid},group_id={gid}",
+        device.as_raw_fd()
+    );
     if allow_other {
         data.push_str(",allow_other");
     }
@@ -177,12 +212,20 @@ pub fn mount_fuse(
         data.push_str(",default_permissions");
     }
     let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOATIME;
-    match mount(Some(source), path, Some(FILESYSTEM_TYPE), flags, Some(data.as_str())) {
+    match mount(
+        Some(source),
+        path,
+        Some(FILESYSTEM_TYPE),
+        flags,
+        Some(data.as_str()),
+    ) {
         Ok(()) => Ok(device.into()),
         Err(Errno::EPERM | Errno::EACCES) => Err(MountPointError::NoPermission(path.to_owned())),
-        Err(errno) => {
-            Err(MountPointError::Kernel { path: path.to_owned(), what: "mount(2)", source: errno.into() })
-        }
+        Err(errno) => Err(MountPointError::Kernel {
+            path: path.to_owned(),
+            what: "mount(2)",
+            source: errno.into(),
+        }),
     }
 }
 
@@ -197,11 +240,18 @@ pub fn unmount(path: &Path, lazy: bool) -> Result<(), MountPointError> {
         what: "reading the table of mounts",
         source,
     })?;
-    let is_ours = table.iter().rfind(|m| m.path == path).is_some_and(|m| m.fstype == FILESYSTEM_TYPE);
+    let is_ours = table
+        .iter()
+        .rfind(|m| m.path == path)
+        .is_some_and(|m| m.fstype == FILESYSTEM_TYPE);
     if !is_ours {
         return Err(MountPointError::NotMounted(path));
     }
-    let flags = if lazy { MntFlags::MNT_DETACH } else { MntFlags::empty() };
+    let flags = if lazy {
+        MntFlags::MNT_DETACH
+    } else {
+        MntFlags::empty()
+    };
     umount_with(&path, flags)
 }
 
@@ -220,15 +270,19 @@ fn umount_with(path: &Path, flags: MntFlags) -> Result<(), MountPointError> {
         Err(Errno::EBUSY) => Err(MountPointError::InUse(path.to_owned())),
         Err(Errno::EPERM) => Err(MountPointError::NoPermission(path.to_owned())),
         Err(Errno::EINVAL) => Err(MountPointError::NotMounted(path.to_owned())),
-        Err(errno) => {
-            Err(MountPointError::Kernel { path: path.to_owned(), what: "umount(2)", source: errno.into() })
-        }
+        Err(errno) => Err(MountPointError::Kernel {
+            path: path.to_owned(),
+            what: "umount(2)",
+            source: errno.into(),
+        }),
     }
 }
 
 /// Whether `path` is fit for a line of a protocol: absolute, and text.
 pub fn as_text(path: &Path) -> Option<&str> {
-    std::str::from_utf8(path.as_os_str().as_bytes()).ok().filter(|_| path.is_absolute())
+    std::str::from_utf8(path.as_os_str().as_bytes())
+        .ok()
+        .filter(|_| path.is_absolute())
 }
 
 #[cfg(test)]
@@ -239,7 +293,13 @@ mod tests {
     fn the_table_of_mounts_is_read_with_its_escapes() {
         let line = br"36 35 98:0 / /mnt/a\040b\134c rw,noatime master:1 shared:7 - fuse.lookupfs hdfs://x ro";
         let path = PathBuf::from(r"/mnt/a b\c");
-        assert_eq!(parse_line(line), Some(MountedAt { path, fstype: "fuse.lookupfs".into() }));
+        assert_eq!(
+            parse_line(line),
+            Some(MountedAt {
+                path,
+                fstype: "fuse.lookupfs".into()
+            })
+        );
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"36 35 98:0 / /mnt rw -"), None);
         assert!(mounted().unwrap().iter().any(|m| m.path == Path::new("/")));
@@ -251,10 +311,25 @@ mod tests {
         let file = directory.path().join("f");
         std::fs::write(&file, b"").unwrap();
         assert!(matches!(prepare(&file), Err(MountPointError::NotDirectory(_))));
-        assert!(matches!(prepare(&file.join("x")), Err(MountPointError::NotDirectory(_) | MountPointError::Missing(_))));
-        assert!(matches!(prepare(&directory.path().join("no")), Err(MountPointError::Missing(_))));
-        assert!(matches!(prepare(Path::new("/proc")), Err(MountPointError::Busy { .. })));
-        assert!(matches!(unmount(Path::new("/proc"), false), Err(MountPointError::NotMounted(_))));
-        assert_eq!(prepare(&directory.path().join("./.")).unwrap(), directory.path().canonicalize().unwrap());
+        assert!(matches!(
+            prepare(&file.join("x")),
+            Err(MountPointError::NotDirectory(_) | MountPointError::Missing(_))
+        ));
+        assert!(matches!(
+            prepare(&directory.path().join("no")),
+            Err(MountPointError::Missing(_))
+        ));
+        assert!(matches!(
+            prepare(Path::new("/proc")),
+            Err(MountPointError::Busy { .. })
+        ));
+        assert!(matches!(
+            unmount(Path::new("/proc"), false),
+            Err(MountPointError::NotMounted(_))
+        ));
+        assert_eq!(
+            prepare(&directory.path().join("./.")).unwrap(),
+            directory.path().canonicalize().unwrap()
+        );
     }
 }

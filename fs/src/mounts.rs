@@ -88,10 +88,20 @@ impl Mounts {
         filesystem: Arc<Filesystem>,
         runtime: &Handle,
     ) -> Result<(), MountError> {
-        let MountPlan { path, source, allow_other, default_permissions, deadline } = plan.clone();
+        let MountPlan {
+            path,
+            source,
+            allow_other,
+            default_permissions,
+            deadline,
+        } = plan.clone();
         let device = mount_point::mount_fuse(&source, &path, allow_other, default_permissions)?;
-        let mounted = Arc::new(Mounted { path: path.clone(), source, filesystem: filesystem.clone() });
-        let (ready, is_ready) = mpsc::channel::<Result<(), String>>();
+        let mounted = Arc::new(Mounted {
+            path: path.clone(),
+            source,
+            filesystem: filesystem.clone(),
+        });
+        let (ready, is_ready) = mpsc::sync_channel::<Result<(), String>>(2);
         let (this, runtime) = (self.clone(), runtime.clone());
         let serve = move || {
             let (up, registered) = (this.clone(), mounted.clone());
@@ -106,13 +116,18 @@ impl Mounts {
             }
             this.remove(&mounted);
             // Only heard where the session ended before it was ready.
-            let _ = ready.send(Err(ended.err().map_or("it ended at once".to_owned(), |e| e.to_string())));
+            let _ = ready.send(Err(ended
+                .err()
+                .map_or("it ended at once".to_owned(), |e| e.to_string())));
         };
         let failed = |reason: String| {
             if let Err(error) = mount_point::detach(&path) {
                 tracing::warn!(path = %path.display(), ?error, "a mount that did not come up stays behind");
             }
-            MountError::Session { path: path.clone(), reason }
+            MountError::Session {
+                path: path.clone(),
+                reason,
+            }
         };
         thread::Builder::new()
             .name("mount".into())
@@ -121,7 +136,10 @@ impl Mounts {
         match is_ready.recv_timeout(HANDSHAKE_WAIT) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(reason)) => Err(failed(reason)),
-            Err(_) => Err(failed(format!("no handshake within {} s", HANDSHAKE_WAIT.as_secs()))),
+            Err(_) => Err(failed(format!(
+                "no handshake within {} s",
+                HANDSHAKE_WAIT.as_secs()
+            ))),
         }
     }
 

@@ -48,7 +48,10 @@ pub struct DaemonOptions {
 impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
-            ttl: Ttl { positive: Duration::from_secs(5), negative: Duration::from_secs(1) },
+            ttl: Ttl {
+                positive: Duration::from_secs(5),
+                negative: Duration::from_secs(1),
+            },
             owner: OwnerConfig::default(),
             allow_other: false,
             default_permissions: false,
@@ -84,7 +87,18 @@ pub struct Parsed {
 
 /// Options that mount(8) and systemd leave in the list, and that mean nothing to a filesystem.
 fn is_for_others(name: &str) -> bool {
-    let known = ["auto", "defaults", "exec", "noauto", "nofail", "nouser", "nousers", "ro", "user_xattr", "users"];
+    let known = [
+        "auto",
+        "defaults",
+        "exec",
+        "noauto",
+        "nofail",
+        "nouser",
+        "nousers",
+        "ro",
+        "user_xattr",
+        "users",
+    ];
     known.contains(&name) || name.starts_with("x-") || name.starts_with("comment") || name.starts_with('_')
 }
 
@@ -94,8 +108,15 @@ fn is_always_so(name: &str) -> bool {
 }
 
 /// Names that design and peers know and that are not built yet.
-const NOT_YET: [&str; 7] =
-    ["cache_dir", "cache_size", "hedge", "namenode_rate", "stale_if_error", "passthrough", "metrics"];
+const NOT_YET: [&str; 7] = [
+    "cache_dir",
+    "cache_size",
+    "hedge",
+    "namenode_rate",
+    "stale_if_error",
+    "passthrough",
+    "metrics",
+];
 
 /// Parses the text of one or several `-o`, separated by commas.
 ///
@@ -122,7 +143,11 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
 }
 
 fn set(parsed: &mut Parsed, immutable: &mut bool, name: &str, value: Option<&str>) -> Result<(), String> {
-    let needed = || value.filter(|value| !value.is_empty()).ok_or(format!("a value is needed: {name}=VALUE"));
+    let needed = || {
+        value
+            .filter(|value| !value.is_empty())
+            .ok_or(format!("a value is needed: {name}=VALUE"))
+    };
     let flag = || match value {
         None | Some("true") => Ok(true),
         Some("false") => Ok(false),
@@ -176,13 +201,18 @@ fn check(parsed: &Parsed) -> Result<(), String> {
                     or every user of this host could read what the daemon may read"
             .to_owned());
     }
-    for (name, duration) in [("deadline", mount.deadline), ("metadata_deadline", mount.metadata_deadline)] {
+    for (name, duration) in [
+        ("deadline", mount.deadline),
+        ("metadata_deadline", mount.metadata_deadline),
+    ] {
         if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&duration) {
             return Err(format!("option {name}: must be between 10ms and 1h"));
         }
     }
     if mount.ttl.negative > Duration::from_secs(60) {
-        return Err("option negative_ttl: must be at most 60 s, since table readers probe for new names".to_owned());
+        return Err(
+            "option negative_ttl: must be at most 60 s, since table readers probe for new names".to_owned(),
+        );
     }
     if !daemon.page_size.is_power_of_two() || !(4096..=4 << 20).contains(&daemon.page_size) {
         return Err("option page_size: must be a power of two between 4k and 4m".to_owned());
@@ -212,11 +242,18 @@ fn default_memory() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let host = read("/proc/meminfo").and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+        line.split_ascii_whitespace()
+            .nth(1)?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1024)
     });
     let cgroup = read("/proc/self/cgroup").and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-        read(&format!("/sys/fs/cgroup{path}/memory.max"))?.trim().parse::<u64>().ok()
+        read(&format!("/sys/fs/cgroup{path}/memory.max"))?
+            .trim()
+            .parse::<u64>()
+            .ok()
     });
     let limit = [host, cgroup].into_iter().flatten().min().unwrap_or(1 << 30);
     (limit / 4).max(16 << 20)
@@ -228,9 +265,10 @@ mod tests {
 
     #[test]
     fn fstab_lines_are_understood() {
-        let parsed =
-            parse("ro,_netdev,nofail,x-systemd.automount,ttl=2.5,memory=256m,allow_other,default_permissions")
-                .unwrap();
+        let parsed = parse(
+            "ro,_netdev,nofail,x-systemd.automount,ttl=2.5,memory=256m,allow_other,default_permissions",
+        )
+        .unwrap();
         assert_eq!(parsed.mount.ttl.positive, Duration::from_millis(2500));
         assert_eq!((parsed.daemon.memory, parsed.given), (256 << 20, vec!["memory"]));
     }
@@ -259,7 +297,10 @@ mod tests {
     #[test]
     fn immutable_wins_over_ttl_in_any_order() {
         for text in ["immutable,ttl=1", "ttl=1,immutable"] {
-            assert!(parse(text).unwrap().mount.ttl.positive > Duration::from_secs(1 << 20), "{text}");
+            assert!(
+                parse(text).unwrap().mount.ttl.positive > Duration::from_secs(1 << 20),
+                "{text}"
+            );
         }
     }
 }

@@ -32,7 +32,13 @@ pub struct OwnerConfig {
 
 impl Default for OwnerConfig {
     fn default() -> Self {
-        OwnerConfig { uid: None, gid: None, umask: 0, file_mode: None, dir_mode: None }
+        OwnerConfig {
+            uid: None,
+            gid: None,
+            umask: 0,
+            file_mode: None,
+            dir_mode: None,
+        }
     }
 }
 
@@ -45,8 +51,16 @@ pub struct Ids {
 
 impl Default for Ids {
     fn default() -> Self {
-        let cache = || Cache::builder().max_capacity(NAMES_MAX).time_to_live(ID_AGE).build();
-        Ids { users: cache(), groups: cache() }
+        let cache = || {
+            Cache::builder()
+                .max_capacity(NAMES_MAX)
+                .time_to_live(ID_AGE)
+                .build()
+        };
+        Ids {
+            users: cache(),
+            groups: cache(),
+        }
     }
 }
 
@@ -85,7 +99,11 @@ impl Ids {
             FileKind::File | FileKind::Symlink => config.file_mode,
         };
         // The kernel never looks at a symbolic link's own mode.
-        let mode = if status.kind == FileKind::Symlink { 0o777 } else { fixed_mode.unwrap_or(status.mode) };
+        let mode = if status.kind == FileKind::Symlink {
+            0o777
+        } else {
+            fixed_mode.unwrap_or(status.mode)
+        };
         Ownership {
             uid: config.uid.unwrap_or_else(|| self.user(&status.owner)),
             gid: config.gid.unwrap_or_else(|| self.group(&status.group)),
@@ -101,10 +119,11 @@ impl Ids {
     }
 
     fn group(&self, name: &Arc<str>) -> u32 {
-        self.groups.get_with_by_ref(name, || match Group::from_name(name) {
-            Ok(Some(group)) => group.gid.as_raw(),
-            Ok(None) | Err(_) => NOBODY,
-        })
+        self.groups
+            .get_with_by_ref(name, || match Group::from_name(name) {
+                Ok(Some(group)) => group.gid.as_raw(),
+                Ok(None) | Err(_) => NOBODY,
+            })
     }
 }
 
@@ -113,7 +132,15 @@ mod tests {
     use super::*;
 
     fn status(kind: FileKind, owner: &str, mode: u16) -> FileStatus {
-        FileStatus { kind, len: 0, mtime_ms: 0, tag: 0, owner: owner.into(), group: owner.into(), mode }
+        FileStatus {
+            kind,
+            len: 0,
+            mtime_ms: 0,
+            tag: 0,
+            owner: owner.into(),
+            group: owner.into(),
+            mode,
+        }
     }
 
     #[test]
@@ -121,7 +148,14 @@ mod tests {
         let ids = Ids::default();
         let config = OwnerConfig::default();
         let root = ids.ownership(&status(FileKind::File, "root", 0o640), &config);
-        assert_eq!(root, Ownership { uid: 0, gid: 0, mode: 0o640 });
+        assert_eq!(
+            root,
+            Ownership {
+                uid: 0,
+                gid: 0,
+                mode: 0o640
+            }
+        );
         for name in ["", "no such user here", "a\0b"] {
             let unknown = ids.ownership(&status(FileKind::File, name, 0o640), &config);
             assert_eq!((unknown.uid, unknown.gid), (NOBODY, NOBODY), "{name:?}");
@@ -139,14 +173,22 @@ mod tests {
             dir_mode: None,
         };
         let file = ids.ownership(&status(FileKind::File, "root", 0o100), &config);
-        assert_eq!(file, Ownership { uid: 7, gid: 8, mode: 0o640 });
+        assert_eq!(
+            file,
+            Ownership {
+                uid: 7,
+                gid: 8,
+                mode: 0o640
+            }
+        );
         let directory = ids.ownership(&status(FileKind::Directory, "root", 0o1777), &config);
         assert_eq!(directory.mode, 0o1750);
     }
 
     #[test]
     fn set_user_id_bits_never_show() {
-        let shown = Ids::default().ownership(&status(FileKind::File, "root", 0o7755), &OwnerConfig::default());
+        let shown =
+            Ids::default().ownership(&status(FileKind::File, "root", 0o7755), &OwnerConfig::default());
         assert_eq!(shown.mode, 0o1755);
     }
 }

@@ -17,9 +17,15 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "m" | "mib" => 20,
         "g" | "gib" => 30,
         "t" | "tib" => 40,
-        unit => return Err(format!("{text:?}: {unit:?} is not one of k, m, g, t (powers of 1024)")),
+        unit => {
+            return Err(format!(
+                "{text:?}: {unit:?} is not one of k, m, g, t (powers of 1024)"
+            ));
+        }
     };
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is too large"))
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("{text:?} is too large"))
 }
 
 /// Parses a length of time: seconds, or a number with `ms`, `s`, `m` or `h`. Fractions are fine.
@@ -28,8 +34,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 /// A sentence that names the text.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 =
-        digits.parse().map_err(|_| format!("{text:?} is not a length of time such as 5, 0.5, 500ms or 2m"))?;
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("{text:?} is not a length of time such as 5, 0.5, 500ms or 2m"))?;
     let unit_s = match &text[digits.len()..] {
         "" | "s" => 1.0,
         "ms" => 0.001,

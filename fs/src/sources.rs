@@ -54,7 +54,9 @@ impl SourceKey {
     /// One sentence that says which URLs there are.
     pub fn parse(url: &str, options: &MountOptions) -> Result<SourceKey, String> {
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(format!("source {url:?}: it begins with neither hdfs:// nor file://"));
+            return Err(format!(
+                "source {url:?}: it begins with neither hdfs:// nor file://"
+            ));
         };
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
@@ -62,7 +64,11 @@ impl SourceKey {
         };
         let scheme = match scheme {
             "file" if authority.is_empty() || authority == "localhost" => Scheme::File,
-            "file" => return Err(format!("source {url:?}: a local path has three slashes: file:///{rest}")),
+            "file" => {
+                return Err(format!(
+                    "source {url:?}: a local path has three slashes: file:///{rest}"
+                ));
+            }
             "hdfs" => Scheme::Hdfs {
                 authority: authority.to_ascii_lowercase(),
                 user: options.user.clone(),
@@ -74,7 +80,9 @@ impl SourceKey {
                 ));
             }
             other => {
-                return Err(format!("source {url:?}: {other}:// is not supported; use hdfs:// or file://"));
+                return Err(format!(
+                    "source {url:?}: {other}:// is not supported; use hdfs:// or file://"
+                ));
             }
         };
         let root = match scheme {
@@ -88,7 +96,10 @@ impl SourceKey {
 
     /// The key of the source alone.
     pub fn without_root(&self) -> SourceKey {
-        SourceKey { scheme: self.scheme.clone(), root: SourcePath::root() }
+        SourceKey {
+            scheme: self.scheme.clone(),
+            root: SourcePath::root(),
+        }
     }
 }
 
@@ -98,7 +109,10 @@ fn canonical(path: &Path) -> Result<String, String> {
         std::io::ErrorKind::NotFound => format!("source file://{shown}: there is no such directory"),
         _ => format!("source file://{shown}: {error}"),
     })?;
-    canonical.into_os_string().into_string().map_err(|_| format!("source file://{shown}: its name is not UTF-8"))
+    canonical
+        .into_os_string()
+        .into_string()
+        .map_err(|_| format!("source file://{shown}: its name is not UTF-8"))
 }
 
 /// A source with its counters, shared by all mounts that show it.
@@ -120,7 +134,10 @@ impl OpenSource {
         memory_bytes: u64,
         clock: Clock,
     ) -> Result<OpenSource, String> {
-        let deadlines = Deadlines { metadata: options.metadata_deadline, read: options.deadline };
+        let deadlines = Deadlines {
+            metadata: options.metadata_deadline,
+            read: options.deadline,
+        };
         let counters = Arc::new(RequestCounters::default());
         // Counted inside of the deadline: a request that is given up is a request.
         let source: Arc<dyn Source> = match &key.scheme {
@@ -129,18 +146,27 @@ impl OpenSource {
                 let counted = CountingSource::new(local, counters.clone());
                 Arc::new(DeadlineSource::new(counted, deadlines))
             }
-            Scheme::Hdfs { authority, user, hadoop_conf } => {
+            Scheme::Hdfs {
+                authority,
+                user,
+                hadoop_conf,
+            } => {
                 let hdfs = HdfsOptions {
                     hadoop_conf: hadoop_conf.clone(),
                     user: user.clone(),
+                    metadata_deadline: options.metadata_deadline,
+                    read_deadline: options.deadline,
                     ..HdfsOptions::default()
                 };
-                let hdfs = HdfsSource::new(authority, &hdfs, deadlines).map_err(|error| one_line(&error))?;
+                let hdfs = HdfsSource::new(authority, &hdfs).map_err(|error| one_line(&error))?;
                 let counted = CountingSource::new(hdfs, counters.clone());
                 Arc::new(DeadlineSource::new(counted, deadlines))
             }
         };
-        Ok(OpenSource { namespace: Arc::new(Namespace::new(source, memory_bytes, clock)), counters })
+        Ok(OpenSource {
+            namespace: Arc::new(Namespace::new(source, memory_bytes, clock)),
+            counters,
+        })
     }
 
     /// The counters, as JSON.
@@ -163,8 +189,15 @@ mod tests {
         assert_eq!(a.root, SourcePath::parse(b"/a/b").unwrap());
         assert_eq!(a.without_root(), parse("hdfs://ns1").unwrap().without_root());
         assert_eq!(parse("file:///").unwrap().root, SourcePath::root());
-        let user = MountOptions { user: Some("alice".into()), ..MountOptions::default() };
-        assert_ne!(a, SourceKey::parse("hdfs://ns1/a/b", &user).unwrap(), "what alice may read is a source of its own");
+        let user = MountOptions {
+            user: Some("alice".into()),
+            ..MountOptions::default()
+        };
+        assert_ne!(
+            a,
+            SourceKey::parse("hdfs://ns1/a/b", &user).unwrap(),
+            "what alice may read is a source of its own"
+        );
     }
 
     #[test]

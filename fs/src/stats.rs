@@ -53,11 +53,28 @@ pub struct SourceStats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { daemon, pid, version, uptime_s, .. } = self;
-        writeln!(f, "daemon {daemon}, pid {pid}, lookupfs {version}, up {uptime_s:.0} s")?;
+        let Stats {
+            daemon,
+            pid,
+            version,
+            uptime_s,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "daemon {daemon}, pid {pid}, lookupfs {version}, up {uptime_s:.0} s"
+        )?;
         for mount in &self.mounts {
-            let MountStats { mount_point, source, inodes } = mount;
-            writeln!(f, "mount {} shows {source}, {inodes} inodes held", mount_point.display())?;
+            let MountStats {
+                mount_point,
+                source,
+                inodes,
+            } = mount;
+            writeln!(
+                f,
+                "mount {} shows {source}, {inodes} inodes held",
+                mount_point.display()
+            )?;
         }
         let kernel = serde_json::to_value(self.kernel).unwrap_or_default();
         section(f, "kernel", &kernel)?;
