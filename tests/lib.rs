@@ -37,7 +37,11 @@ pub fn program(name: &str) -> PathBuf {
 pub fn seed() -> u64 {
     let seed = match std::env::var("LOOKUPFS_TEST_SEED") {
         Ok(text) => text.parse().expect("LOOKUPFS_TEST_SEED is a number"),
-        Err(_) => rand::random(),
+        Err(_) => std::time::UNIX_EPOCH
+            .elapsed()
+            .expect("a clock after 1970")
+            .subsec_nanos()
+            .into(),
     };
     println!("LOOKUPFS_TEST_SEED={seed}");
     seed

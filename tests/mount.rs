@@ -350,7 +350,8 @@ fn changes_in_place_are_a_new_version_and_the_old_one_is_stale_p1() {
     fs::write(&inside, vec![7; 500_000]).unwrap();
     let mut part = vec![0; 4096];
     assert_eq!(errno(file.read_exact_at(&mut part, 300_000)), libc::ESTALE);
-    assert_eq!(daemon.count("/kernel/changed"), 1);
+    // The kernel reads ahead and then asks for the kernel page alone: one or two requests.
+    assert!((1..=2).contains(&daemon.count("/kernel/changed")));
     assert_eq!(fs::read(mount.join("f")).unwrap(), vec![7; 500_000]);
 }
 

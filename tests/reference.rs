@@ -317,12 +317,8 @@ impl<'a> Reference<'a> {
 
     /// Where nothing is: often a path where something was, since those are the ones that caches remember.
     fn new_path(&mut self) -> String {
-        let gone = self
-            .gone
-            .iter()
-            .filter(|path| self.is_free(path))
-            .cloned()
-            .choose(&mut self.random);
+        let free: Vec<&String> = self.gone.iter().filter(|path| self.is_free(path)).collect();
+        let gone = free.into_iter().choose(&mut self.random).cloned();
         match gone {
             Some(path) if self.random.random_bool(0.3) => return path,
             _ => {}
