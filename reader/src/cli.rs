@@ -11,9 +11,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::error::{ReadError, Result};
-use crate::output::RowWriter;
+use crate::inspect::TableLayout;
+use crate::output::{RowWriter, written};
+use crate::sample::{self, SampleOptions};
 use crate::table::Table;
-use args::{Args, Command, GetArgs, RowSource, ScanArgs, TargetArgs};
+use args::{Args, Command, GetArgs, InspectArgs, RowSource, SampleArgs, ScanArgs, TargetArgs};
 
 /// Parses the process's arguments, runs the command, reports what went wrong.
 pub fn main() -> ExitCode {
@@ -22,6 +24,8 @@ pub fn main() -> ExitCode {
     let result = match args.command {
         Command::Get(args) => get(args),
         Command::Scan(args) => scan(args),
+        Command::Inspect(args) => inspect(args),
+        Command::Sample(args) => sample(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,8 +72,62 @@ fn scan(args: ScanArgs) -> Result<()> {
     print(&args.target, &table, stream)
 }
 
+fn inspect(args: InspectArgs) -> Result<()> {
+    let table = Table::open(args.mounts.target(), args.mounts.options())?;
+    let layout = TableLayout::of(&table);
+    let text = match args.json {
+        true => {
+            serde_json::to_string_pretty(&layout).map_err(|e| ReadError::Output(e.to_string()))?
+                + "\n"
+        }
+        false => layout.to_text(),
+    };
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(written)
+}
+
+fn sample(args: SampleArgs) -> Result<()> {
+    let path = args.mounts.target().first_path();
+    if args.verify {
+        let table = Table::open(args.mounts.target(), args.mounts.options())?;
+        if let Some(rows) = args.rows.filter(|rows| *rows != table.row_count()) {
+            let what = format!("{} rows, {rows} expected", table.row_count());
+            return Err(ReadError::WrongValue { path, what });
+        }
+        let values = sample::verify(&table, args.columns, args.seed)?;
+        let (rows, bytes) = (table.row_count(), table.counters().bytes);
+        let line = format!(
+            "{}: {rows} rows, {values} values, all as written; {bytes} bytes read\n",
+            path.display()
+        );
+        return io::stdout()
+            .lock()
+            .write_all(line.as_bytes())
+            .map_err(written);
+    }
+    let rows = args.rows.unwrap_or_default();
+    let options = SampleOptions {
+        shape: args.columns,
+        rows,
+        seed: args.seed,
+        force: args.force,
+    };
+    sample::write(&path, options)?;
+    let line = format!(
+        "{}: {rows} rows written, seed {}\n",
+        path.display(),
+        args.seed
+    );
+    io::stdout()
+        .lock()
+        .write_all(line.as_bytes())
+        .map_err(written)
+}
+
 fn open(args: &TargetArgs) -> Result<Table> {
-    Table::open(args.target(), args.options())
+    Table::open(args.mounts.target(), args.options())
 }
 
 fn print(args: &TargetArgs, table: &Table, stream: crate::RowStream) -> Result<()> {

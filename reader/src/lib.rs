@@ -10,11 +10,13 @@ pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod fetch;
+pub mod inspect;
 pub mod mounts;
 pub mod output;
 pub mod plan;
 pub mod read_at;
 pub mod row;
+pub mod sample;
 pub mod table;
 
 pub use arrow_array::RecordBatch;

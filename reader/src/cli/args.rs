@@ -10,6 +10,7 @@ use crate::error::{ReadError, Result};
 use crate::mounts::{Spread, Target};
 use crate::output::Output;
 use crate::row::{RowRange, Rows};
+use crate::sample::Shape;
 use crate::table::{Missing, OpenOptions, Projection};
 
 /// Row ids to exact rows.
@@ -34,11 +35,22 @@ pub(super) enum Command {
     ///
     /// Exit codes: 0 done, 1 failed, 2 wrong usage.
     Scan(ScanArgs),
+    /// Print how a file is laid out: row groups, data pages, encodings, index, footer.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 wrong usage.
+    Inspect(InspectArgs),
+    /// Write a sample file whose every value follows from its shape, seed and row id, or check one.
+    ///
+    /// narrow: id INT64 (the row id) and payload, 1 KiB of random BINARY; uncompressed, 4,096 rows a
+    /// data page. wide: 42 columns of 7 types, with nulls, zstd and dictionary.
+    ///
+    /// Exit codes: 0 done, 1 failed (also: the first wrong value), 2 wrong usage.
+    Sample(SampleArgs),
 }
 
-/// What to read and how to print it.
+/// Which file, through which mounts.
 #[derive(Debug, clap::Args)]
-pub(super) struct TargetArgs {
+pub(super) struct MountArgs {
     /// A Parquet file, or a directory of Parquet files whose row ids run on in name order.
     #[arg(value_name = "TARGET")]
     path: PathBuf,
@@ -49,6 +61,30 @@ pub(super) struct TargetArgs {
     /// How reads are spread over mounts: hash (of version and position), thread or round-robin.
     #[arg(long, value_name = "HOW", default_value = "hash")]
     spread: Spread,
+    /// Seconds that opening, and each batch of rows, may take.
+    #[arg(long, value_name = "S", default_value = "60")]
+    deadline: Seconds,
+}
+
+impl MountArgs {
+    pub(super) fn target(&self) -> Target {
+        Target::on_mounts(self.mount.iter().cloned(), &self.path)
+    }
+
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            spread: self.spread,
+            deadline: Some(self.deadline.0),
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// What to read and how to print it.
+#[derive(Debug, clap::Args)]
+pub(super) struct TargetArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
     /// Columns to read, in this order; a.b is the field b of the struct a. Default: all.
     #[arg(long, value_name = "A,B.C", value_delimiter = ',')]
     columns: Vec<String>,
@@ -59,19 +95,12 @@ pub(super) struct TargetArgs {
     /// Units: KiB, MiB, GiB.
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     memory: ByteSize,
-    /// Seconds that opening, and each batch of rows, may take.
-    #[arg(long, value_name = "S", default_value = "60")]
-    deadline: Seconds,
     /// Print opens, reads, bytes and microseconds of each stage on stderr.
     #[arg(long)]
     pub(super) explain: bool,
 }
 
 impl TargetArgs {
-    pub(super) fn target(&self) -> Target {
-        Target::on_mounts(self.mount.iter().cloned(), &self.path)
-    }
-
     pub(super) fn projection(&self) -> Projection {
         match &self.columns[..] {
             [] => Projection::all(),
@@ -81,12 +110,10 @@ impl TargetArgs {
 
     pub(super) fn options(&self) -> OpenOptions {
         OpenOptions {
-            spread: self.spread,
-            deadline: Some(self.deadline.0),
             // A quarter for rows, since they exist twice while they are put in order.
             max_result_bytes: self.memory.0 / 4,
             max_fetch_bytes: self.memory.0 / 2,
-            ..OpenOptions::default()
+            ..self.mounts.options()
         }
     }
 }
@@ -114,6 +141,37 @@ pub(super) struct ScanArgs {
     /// Rows that are read and printed at a time.
     #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = page)]
     pub(super) page: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct InspectArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SampleArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
+    /// Rows to write; with --verify, rows that the file must have.
+    #[arg(long, value_name = "N", required_unless_present = "verify")]
+    pub(super) rows: Option<u64>,
+    /// Which columns: narrow or wide.
+    #[arg(long, value_name = "SHAPE", default_value = "narrow")]
+    pub(super) columns: Shape,
+    /// The same seed gives the same values.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Replace a file that is there already.
+    #[arg(long, conflicts_with = "verify")]
+    pub(super) force: bool,
+    /// Write nothing: compare every value of the file with what shape and seed say, read through
+    /// the mounts. Exit code 1 at the first that is wrong.
+    #[arg(long)]
+    pub(super) verify: bool,
 }
 
 fn page(text: &str) -> Result<usize, String> {
