@@ -1,1 +1,26 @@
-//! Row ids and keys to exact rows.
+#![doc = include_str!("../README.md")]
+//!
+//! # How a lookup goes
+//!
+//! Row ids in any order → [`plan`] (pure: sorted, deduplicated data pages and exact byte ranges of
+//! all columns of all files) → [`fetch`] (bounded, through one or many mounts) → `decode` (the
+//! `parquet` crate's Arrow readers over the fetched bytes) → rows in the caller's order.
+
+pub mod cli;
+pub mod decode;
+pub mod error;
+pub mod fetch;
+pub mod inspect;
+pub mod mounts;
+pub mod output;
+pub mod plan;
+pub mod read_at;
+pub mod row;
+pub mod sample;
+pub mod table;
+
+pub use arrow_array::RecordBatch;
+pub use error::{ReadError, Result};
+pub use mounts::{Spread, Target};
+pub use row::{RowId, RowRange, Rows};
+pub use table::{Missing, OpenOptions, Projection, RowStream, Table};

@@ -1,3 +1,7 @@
-//! The binary `lookup`.
+//! The binary `lookup`: parse, run, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lookupfs_reader::cli::main()
+}

@@ -1,0 +1,151 @@
+//! The command line of `lookup`: flags as typed, and what each command does with them.
+//!
+//! Owns flags, exit codes (0 done, 1 failed, 2 wrong usage) and what goes to stdout and stderr.
+//! Decides nothing about files. Called by `main`.
+
+mod args;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::error::{ReadError, Result};
+use crate::inspect::TableLayout;
+use crate::output::{RowWriter, written};
+use crate::sample::{self, SampleOptions};
+use crate::table::Table;
+use args::{Args, Command, GetArgs, InspectArgs, RowSource, SampleArgs, ScanArgs, TargetArgs};
+
+/// Parses the process's arguments, runs the command, reports what went wrong.
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    silence_expected_panics();
+    let result = match args.command {
+        Command::Get(args) => get(args),
+        Command::Scan(args) => scan(args),
+        Command::Inspect(args) => inspect(args),
+        Command::Sample(args) => sample(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough: `lookup scan ... | head` is no failure.
+        Err(ReadError::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "lookup: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A panic of a format library on malformed bytes comes back as an error; its text is no news.
+fn silence_expected_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !crate::decode::panic_is_expected() {
+            before(info);
+        }
+    }));
+}
+
+fn get(args: GetArgs) -> Result<()> {
+    let rows = match args.rows {
+        RowSource::Rows(rows) => rows,
+        RowSource::Stdin => crate::row::Rows::from_lines(io::stdin().lock())?,
+    };
+    if rows.ids().is_empty() {
+        return Err(ReadError::Invalid(
+            "the list of row ids is empty; give at least one, as in --rows 7,9,100-110".into(),
+        ));
+    }
+    let table = open(&args.target)?;
+    let projection = args.target.projection();
+    let stream = table.get_stream(rows.into_ids(), &projection, args.missing)?;
+    print(&args.target, &table, stream)
+}
+
+fn scan(args: ScanArgs) -> Result<()> {
+    let table = open(&args.target)?;
+    let stream = table.scan(args.rows, &args.target.projection(), args.page)?;
+    print(&args.target, &table, stream)
+}
+
+fn inspect(args: InspectArgs) -> Result<()> {
+    let table = Table::open(args.mounts.target(), args.mounts.options())?;
+    let layout = TableLayout::of(&table);
+    let text = match args.json {
+        true => {
+            serde_json::to_string_pretty(&layout).map_err(|e| ReadError::Output(e.to_string()))?
+                + "\n"
+        }
+        false => layout.to_text(),
+    };
+    io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(written)
+}
+
+fn sample(args: SampleArgs) -> Result<()> {
+    let path = args.mounts.target().first_path();
+    if args.verify {
+        let table = Table::open(args.mounts.target(), args.mounts.options())?;
+        if let Some(rows) = args.rows.filter(|rows| *rows != table.row_count()) {
+            let what = format!("{} rows, {rows} expected", table.row_count());
+            return Err(ReadError::WrongValue { path, what });
+        }
+        let values = sample::verify(&table, args.columns, args.seed)?;
+        let (rows, bytes) = (table.row_count(), table.counters().bytes);
+        let line = format!(
+            "{}: {rows} rows, {values} values, all as written; {bytes} bytes read\n",
+            path.display()
+        );
+        return io::stdout()
+            .lock()
+            .write_all(line.as_bytes())
+            .map_err(written);
+    }
+    let rows = args.rows.unwrap_or_default();
+    let options = SampleOptions {
+        shape: args.columns,
+        rows,
+        seed: args.seed,
+        force: args.force,
+    };
+    sample::write(&path, options)?;
+    let line = format!(
+        "{}: {rows} rows written, seed {}\n",
+        path.display(),
+        args.seed
+    );
+    io::stdout()
+        .lock()
+        .write_all(line.as_bytes())
+        .map_err(written)
+}
+
+fn open(args: &TargetArgs) -> Result<Table> {
+    Table::open(args.mounts.target(), args.options())
+}
+
+fn print(args: &TargetArgs, table: &Table, stream: crate::RowStream) -> Result<()> {
+    let out = BufWriter::new(io::stdout().lock());
+    let mut writer = RowWriter::new(out, args.output, stream.schema())?;
+    let mut rows = 0;
+    for batch in stream {
+        let batch = batch?;
+        rows += batch.num_rows();
+        writer.write(&batch)?;
+    }
+    writer.finish()?;
+    if args.explain {
+        let c = table.counters();
+        eprintln!(
+            "rows {rows}  opens {}  reads {}  bytes {}  open {} us  plan {} us  fetch {} us  decode {} us",
+            c.opens, c.reads, c.bytes, c.open_us, c.plan_us, c.fetch_us, c.decode_us
+        );
+    }
+    Ok(())
+}

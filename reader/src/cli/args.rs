@@ -1,0 +1,270 @@
+//! Flags as typed, with units and defaults. Decides nothing.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::{ReadError, Result};
+use crate::mounts::{Spread, Target};
+use crate::output::Output;
+use crate::row::{RowRange, Rows};
+use crate::sample::Shape;
+use crate::table::{Missing, OpenOptions, Projection};
+
+/// Row ids to exact rows.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lookup",
+    version,
+    about = "Looks exact rows up in Parquet files, by row id"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Print the rows with the given row ids, in the order given.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 wrong usage.
+    Get(GetArgs),
+    /// Print a range of rows.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 wrong usage.
+    Scan(ScanArgs),
+    /// Print how a file is laid out: row groups, data pages, encodings, index, footer.
+    ///
+    /// Exit codes: 0 done, 1 failed, 2 wrong usage.
+    Inspect(InspectArgs),
+    /// Write a sample file whose every value follows from its shape, seed and row id, or check one.
+    ///
+    /// narrow: id INT64 (the row id) and payload, 1 KiB of random BINARY; uncompressed, 4,096 rows a
+    /// data page. wide: 42 columns of 7 types, with nulls, zstd and dictionary.
+    ///
+    /// Exit codes: 0 done, 1 failed (also: the first wrong value), 2 wrong usage.
+    Sample(SampleArgs),
+}
+
+/// Which file, through which mounts.
+#[derive(Debug, clap::Args)]
+pub(super) struct MountArgs {
+    /// A Parquet file, or a directory of Parquet files whose row ids run on in name order.
+    #[arg(value_name = "TARGET")]
+    path: PathBuf,
+    /// A mount root; TARGET is relative to it. Repeat it for mounts that show the same source, and
+    /// reads are spread over them.
+    #[arg(long, value_name = "DIR")]
+    mount: Vec<PathBuf>,
+    /// How reads are spread over mounts: hash (of version and position), thread or round-robin.
+    #[arg(long, value_name = "HOW", default_value = "hash")]
+    spread: Spread,
+    /// Seconds that opening, and each batch of rows, may take.
+    #[arg(long, value_name = "S", default_value = "60")]
+    deadline: Seconds,
+}
+
+impl MountArgs {
+    pub(super) fn target(&self) -> Target {
+        Target::on_mounts(self.mount.iter().cloned(), &self.path)
+    }
+
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            spread: self.spread,
+            deadline: Some(self.deadline.0),
+            ..OpenOptions::default()
+        }
+    }
+}
+
+/// What to read and how to print it.
+#[derive(Debug, clap::Args)]
+pub(super) struct TargetArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
+    /// Columns to read, in this order; a.b is the field b of the struct a. Default: all.
+    #[arg(long, value_name = "A,B.C", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// How rows are printed: table, json (one object a line), csv or arrow (an IPC stream).
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(super) output: Output,
+    /// Memory for rows and for the bytes that they come from; more rows go out in more batches.
+    /// Units: KiB, MiB, GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    memory: ByteSize,
+    /// Print opens, reads, bytes and microseconds of each stage on stderr.
+    #[arg(long)]
+    pub(super) explain: bool,
+}
+
+impl TargetArgs {
+    pub(super) fn projection(&self) -> Projection {
+        match &self.columns[..] {
+            [] => Projection::all(),
+            columns => Projection::columns(columns),
+        }
+    }
+
+    pub(super) fn options(&self) -> OpenOptions {
+        OpenOptions {
+            // A quarter for rows, since they exist twice while they are put in order.
+            max_result_bytes: self.memory.0 / 4,
+            max_fetch_bytes: self.memory.0 / 2,
+            ..self.mounts.options()
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct GetArgs {
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    /// Row ids: 7,9,100-110 (both ends included), or - to read them from stdin, one a line or with
+    /// commas between.
+    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
+    pub(super) rows: RowSource,
+    /// What a row id that does not exist gives: error, null (a row of nulls) or skip.
+    #[arg(long, value_name = "WHAT", default_value = "error")]
+    pub(super) missing: Missing,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ScanArgs {
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+    /// The rows A..B, without B; A.. runs to the end.
+    #[arg(long, value_name = "A..B", default_value = "..")]
+    pub(super) rows: RowRange,
+    /// Rows that are read and printed at a time.
+    #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = page)]
+    pub(super) page: usize,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct InspectArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SampleArgs {
+    #[command(flatten)]
+    pub(super) mounts: MountArgs,
+    /// Rows to write; with --verify, rows that the file must have.
+    #[arg(long, value_name = "N", required_unless_present = "verify")]
+    pub(super) rows: Option<u64>,
+    /// Which columns: narrow or wide.
+    #[arg(long, value_name = "SHAPE", default_value = "narrow")]
+    pub(super) columns: Shape,
+    /// The same seed gives the same values.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(super) seed: u64,
+    /// Replace a file that is there already.
+    #[arg(long, conflicts_with = "verify")]
+    pub(super) force: bool,
+    /// Write nothing: compare every value of the file with what shape and seed say, read through
+    /// the mounts. Exit code 1 at the first that is wrong.
+    #[arg(long)]
+    pub(super) verify: bool,
+}
+
+fn page(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rows) if (1..=1 << 24).contains(&rows) => Ok(rows),
+        _ => Err("write a number of rows from 1 to 16777216".into()),
+    }
+}
+
+/// Row ids, or that they are on stdin.
+#[derive(Debug, Clone)]
+pub(super) enum RowSource {
+    Rows(Rows),
+    Stdin,
+}
+
+impl FromStr for RowSource {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<RowSource> {
+        match text {
+            "-" => Ok(RowSource::Stdin),
+            text => text.parse().map(RowSource::Rows),
+        }
+    }
+}
+
+impl FromStr for Missing {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<Missing> {
+        match text {
+            "error" => Ok(Missing::Error),
+            "null" => Ok(Missing::Null),
+            "skip" => Ok(Missing::Skip),
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write error, null or skip"
+            ))),
+        }
+    }
+}
+
+/// A number of bytes with a unit.
+#[derive(Debug, Clone, Copy)]
+struct ByteSize(u64);
+
+impl FromStr for ByteSize {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<ByteSize> {
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let shift = match unit
+            .to_ascii_lowercase()
+            .trim_end_matches('b')
+            .trim_end_matches('i')
+        {
+            "" => 0,
+            "k" => 10,
+            "m" => 20,
+            "g" => 30,
+            _ => 64,
+        };
+        let bytes = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|n| n.checked_mul(1u64.checked_shl(shift)?));
+        match bytes {
+            Some(bytes) if bytes >= 1 << 20 => Ok(ByteSize(bytes)),
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write a size of 1MiB or more, as 512MiB"
+            ))),
+        }
+    }
+}
+
+/// A number of seconds.
+#[derive(Debug, Clone, Copy)]
+struct Seconds(Duration);
+
+impl FromStr for Seconds {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<Seconds> {
+        match text.parse::<f64>() {
+            Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => {
+                Ok(Seconds(Duration::from_secs_f64(seconds)))
+            }
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write seconds, as 2.5, up to 86400"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Runs the extents of a plan, with bounded parallelism, over the mounts.
+//!
+//! Owns the reading threads and the deadline of a fetch: a read that hangs holds a thread, never the
+//! caller. Refuses unbounded queues: a request has at most [`Fetcher::parallel`] reads under way.
+//! Called by [`crate::table`]; what it returns is decoded by [`crate::decode`].
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{ReadError, Result};
+use crate::mounts::MountedFile;
+
+/// Until when a request may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    started: Instant,
+    allowed: Option<Duration>,
+}
+
+impl Deadline {
+    /// From now on.
+    pub(crate) fn starting_now(allowed: Option<Duration>) -> Deadline {
+        Deadline {
+            started: Instant::now(),
+            allowed,
+        }
+    }
+
+    /// What is left; `None` if there is no deadline.
+    fn left(&self) -> Option<Duration> {
+        self.allowed
+            .map(|allowed| allowed.saturating_sub(self.started.elapsed()))
+    }
+
+    fn passed(&self, doing: &'static str) -> ReadError {
+        let seconds = self.allowed.unwrap_or_default().as_secs_f64();
+        ReadError::Deadline { seconds, doing }
+    }
+
+    /// Fails once it has passed.
+    pub(crate) fn check(&self, doing: &'static str) -> Result<()> {
+        match self.left() {
+            Some(left) if left.is_zero() => Err(self.passed(doing)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The bytes that were fetched of one file.
+#[derive(Debug, Clone, Default)]
+pub struct Fetched {
+    extents: Vec<(Range<u64>, Bytes)>,
+}
+
+impl Fetched {
+    /// From sorted, disjoint extents with their bytes.
+    pub fn new(extents: Vec<(Range<u64>, Bytes)>) -> Fetched {
+        debug_assert!(
+            extents
+                .windows(2)
+                .all(|pair| pair[0].0.end <= pair[1].0.start)
+        );
+        Fetched { extents }
+    }
+
+    /// The bytes of `range`, shared and not copied, if all of it was fetched.
+    pub fn get(&self, range: &Range<u64>) -> Option<Bytes> {
+        let bytes = self.from(range.start)?;
+        let len = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+        (len <= bytes.len()).then(|| bytes.slice(..len))
+    }
+
+    /// What was fetched from `start` on without a gap.
+    pub fn from(&self, start: u64) -> Option<Bytes> {
+        let after = self
+            .extents
+            .partition_point(|(extent, _)| extent.start <= start);
+        let (extent, bytes) = self.extents.get(after.checked_sub(1)?)?;
+        (start <= extent.end).then(|| bytes.slice((start - extent.start) as usize..))
+    }
+}
+
+/// One extent of one file.
+#[derive(Debug, Clone)]
+struct Job {
+    file: Arc<MountedFile>,
+    mount: usize,
+    extent: Range<u64>,
+}
+
+impl Job {
+    fn run(&self) -> Result<Bytes> {
+        self.file.read(self.mount, self.extent.clone())
+    }
+}
+
+/// Reads extents. Cheap to clone; clones share the threads.
+#[derive(Debug, Clone)]
+pub(crate) struct Fetcher {
+    pool: Arc<Pool>,
+    parallel: usize,
+}
+
+impl Fetcher {
+    /// With at most `parallel` reading threads, started when they are first needed.
+    pub(crate) fn new(parallel: usize) -> Fetcher {
+        let parallel = parallel.max(1);
+        Fetcher {
+            pool: Arc::new(Pool::new(parallel)),
+            parallel,
+        }
+    }
+
+    /// Reads the extents of all files, in order. What `before` holds already is not read again.
+    pub(crate) fn fetch(
+        &self,
+        wanted: &[(Arc<MountedFile>, &[Range<u64>])],
+        before: &[Fetched],
+        deadline: Deadline,
+    ) -> Result<Vec<Fetched>> {
+        let mut bytes: Vec<Vec<Option<Bytes>>> = Vec::new();
+        let mut jobs = Vec::new();
+        for (file_number, (file, extents)) in wanted.iter().enumerate() {
+            let kept = before.get(file_number);
+            bytes.push(extents.iter().map(|extent| kept?.get(extent)).collect());
+            for (number, extent) in extents.iter().enumerate() {
+                if bytes[file_number][number].is_none() {
+                    let mount = file.mount_for(extent.start);
+                    let job = Job {
+                        file: file.clone(),
+                        mount,
+                        extent: extent.clone(),
+                    };
+                    jobs.push(((file_number, number), job));
+                }
+            }
+        }
+        self.run(jobs, deadline, |(file, number), read| {
+            bytes[file][number] = Some(read)
+        })?;
+        Ok(wanted
+            .iter()
+            .zip(bytes)
+            .map(|((_, extents), bytes)| {
+                Fetched::new(
+                    extents
+                        .iter()
+                        .cloned()
+                        .zip(bytes.into_iter().flatten())
+                        .collect(),
+                )
+            })
+            .collect())
+    }
+
+    /// One range of one file: what opening a file needs.
+    pub(crate) fn read(
+        &self,
+        file: &Arc<MountedFile>,
+        range: Range<u64>,
+        deadline: Deadline,
+    ) -> Result<Bytes> {
+        let job = Job {
+            file: file.clone(),
+            mount: file.mount_for(range.start),
+            extent: range,
+        };
+        let mut answer = Bytes::new();
+        self.run(vec![((0, 0), job)], deadline, |_, bytes| answer = bytes)?;
+        Ok(answer)
+    }
+
+    fn run(
+        &self,
+        jobs: Vec<((usize, usize), Job)>,
+        deadline: Deadline,
+        mut done: impl FnMut((usize, usize), Bytes),
+    ) -> Result<()> {
+        // A single read without a deadline gains nothing from another thread.
+        if deadline.allowed.is_none() && (jobs.len() == 1 || self.parallel == 1) {
+            for (place, job) in jobs {
+                done(place, job.run()?);
+            }
+            return Ok(());
+        }
+        let (send, receive) = mpsc::channel();
+        let mut jobs = jobs.into_iter();
+        let mut under_way = 0;
+        loop {
+            while under_way < self.parallel {
+                let Some((place, job)) = jobs.next() else {
+                    break;
+                };
+                let send = send.clone();
+                // The caller may have given up, and then nobody wants the answer.
+                self.pool
+                    .submit(Box::new(move || drop(send.send((place, job.run())))))?;
+                under_way += 1;
+            }
+            if under_way == 0 {
+                return Ok(());
+            }
+            let (place, read) = match deadline.left() {
+                None => receive.recv().map_err(|_| deadline.passed("reading"))?,
+                Some(left) => receive
+                    .recv_timeout(left)
+                    .map_err(|_| deadline.passed("reading"))?,
+            };
+            under_way -= 1;
+            done(place, read?);
+        }
+    }
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Threads that read. They end when the last [`Fetcher`] is dropped.
+#[derive(Debug)]
+struct Pool {
+    shared: Arc<Shared>,
+    threads_max: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    tasks: std::collections::VecDeque<Task>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl Pool {
+    fn new(threads_max: usize) -> Pool {
+        Pool {
+            shared: Arc::default(),
+            threads_max,
+        }
+    }
+
+    fn submit(&self, task: Task) -> Result<()> {
+        let mut state = self.shared.state.lock();
+        state.tasks.push_back(task);
+        if state.idle < state.tasks.len() && state.threads < self.threads_max {
+            let shared = self.shared.clone();
+            let started = std::thread::Builder::new()
+                .name("lookup-fetch".into())
+                .spawn(move || work(&shared));
+            match started {
+                Ok(_) => state.threads += 1,
+                // The threads that there are will come to it; without any, nobody would.
+                Err(e) if state.threads == 0 => {
+                    state.tasks.pop_back();
+                    return Err(ReadError::Invalid(format!("cannot start a thread: {e}")));
+                }
+                Err(_) => {}
+            }
+        }
+        drop(state);
+        self.shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+fn work(shared: &Shared) {
+    let mut state = shared.state.lock();
+    loop {
+        if let Some(task) = state.tasks.pop_front() {
+            drop(state);
+            task();
+            state = shared.state.lock();
+        } else if state.closed {
+            return;
+        } else {
+            state.idle += 1;
+            shared.wake.wait(&mut state);
+            state.idle -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mounts::{Opener, Spread, Target};
+    use crate::read_at::{CountingReadAt, FileIdentity, MemoryFile, ReadAt, ReadCounts};
+    use std::io;
+
+    fn bytes() -> Bytes {
+        (0..100u8).collect::<Vec<_>>().into()
+    }
+
+    fn file(opener: Opener) -> Arc<MountedFile> {
+        let target = Target::on_mounts((0..3).map(|m| format!("/m{m}").into()), "f");
+        Arc::new(MountedFile::open(&target, Spread::RoundRobin, opener).unwrap())
+    }
+
+    #[test]
+    fn extents_come_back_in_order_and_what_is_there_is_not_read_again() {
+        let counts = ReadCounts::default();
+        let count = counts.clone();
+        let file = file(Opener::new(move |_| {
+            Ok(Box::new(CountingReadAt::new(MemoryFile(bytes()), count.clone())) as Box<_>)
+        }));
+        let fetcher = Fetcher::new(2);
+        let deadline = Deadline::starting_now(None);
+        let extents = [0..10, 20..30, 50..51, 90..100];
+        let first = fetcher
+            .fetch(&[(file.clone(), &extents)], &[], deadline)
+            .unwrap();
+        assert_eq!(counts.reads(), 4);
+        for extent in &extents {
+            assert_eq!(
+                first[0].get(extent).unwrap(),
+                bytes()[extent.start as usize..extent.end as usize]
+            );
+        }
+        assert_eq!(first[0].get(&(5..11)), None);
+        assert_eq!(first[0].get(&(12..13)), None);
+        let again = [22..25, 40..41];
+        let second = fetcher.fetch(&[(file, &again)], &first, deadline).unwrap();
+        assert_eq!((counts.reads(), counts.bytes()), (5, 32));
+        assert_eq!(second[0].get(&(23..25)).unwrap(), [23, 24][..]);
+    }
+
+    /// Hangs in every read until it is dropped from outside.
+    #[derive(Debug)]
+    struct Hanging(Arc<Mutex<()>>);
+
+    impl ReadAt for Hanging {
+        fn len(&self) -> u64 {
+            100
+        }
+        fn identity(&self) -> FileIdentity {
+            FileIdentity::Version([0; 16])
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            drop(self.0.lock());
+            MemoryFile(bytes()).read_at(offset, len)
+        }
+        fn identity_now(&self) -> io::Result<FileIdentity> {
+            Ok(self.identity())
+        }
+    }
+
+    #[test]
+    fn a_read_that_hangs_ends_at_the_deadline() {
+        let gate = Arc::new(Mutex::new(()));
+        let held = gate.lock();
+        let hang = gate.clone();
+        let file = file(Opener::new(move |_| {
+            Ok(Box::new(Hanging(hang.clone())) as Box<_>)
+        }));
+        let fetcher = Fetcher::new(2);
+        let soon = Deadline::starting_now(Some(Duration::from_millis(20)));
+        let error = fetcher
+            .fetch(&[(file.clone(), &[0..1, 2..3, 4..5])], &[], soon)
+            .unwrap_err();
+        assert!(matches!(error, ReadError::Deadline { .. }), "{error}");
+        drop(held);
+        let later = Deadline::starting_now(Some(Duration::from_secs(60)));
+        assert!(fetcher.fetch(&[(file, &[0..1, 2..3])], &[], later).is_ok());
+    }
+}

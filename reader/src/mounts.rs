@@ -1,0 +1,353 @@
+//! [`Target`], [`Spread`] and [`MountedFile`]: one file, shown by one or many mounts.
+//!
+//! Owns which mount a read goes through, and that all mounts show the same version. Refuses to mix
+//! versions. Called by [`crate::table`] to open and by [`crate::fetch`] to read.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::error::{ReadError, Result};
+use crate::read_at::{CountingReadAt, FileIdentity, PreadFile, ReadAt, ReadCounts};
+
+/// How requests are spread over mounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// By version and position, so that the kernel holds each page once and not once a mount.
+    #[default]
+    Hash,
+    /// Each calling thread stays on one mount.
+    Thread,
+    /// One mount after the other.
+    RoundRobin,
+}
+
+impl FromStr for Spread {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<Spread> {
+        match text {
+            "hash" => Ok(Spread::Hash),
+            "thread" => Ok(Spread::Thread),
+            "round-robin" => Ok(Spread::RoundRobin),
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write hash, thread or round-robin"
+            ))),
+        }
+    }
+}
+
+/// What to read: a path, or one path relative to several mount roots that show the same source.
+#[derive(Debug, Clone)]
+pub struct Target {
+    roots: Vec<PathBuf>,
+    path: PathBuf,
+}
+
+impl Target {
+    /// `path` on every one of `mounts`. A leading `/` of `path` means the root of the mounts.
+    pub fn on_mounts(mounts: impl IntoIterator<Item = PathBuf>, path: impl AsRef<Path>) -> Target {
+        let path = path.as_ref();
+        let roots: Vec<_> = mounts.into_iter().collect();
+        let relative = if roots.is_empty() {
+            path
+        } else {
+            path.strip_prefix("/").unwrap_or(path)
+        };
+        Target {
+            roots,
+            path: relative.to_owned(),
+        }
+    }
+
+    /// The path on each mount.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        match &self.roots[..] {
+            [] => vec![self.path.clone()],
+            roots => roots.iter().map(|root| root.join(&self.path)).collect(),
+        }
+    }
+
+    /// The path on the first mount: what errors name.
+    pub fn first_path(&self) -> PathBuf {
+        self.roots
+            .first()
+            .map_or_else(|| self.path.clone(), |root| root.join(&self.path))
+    }
+
+    /// The target below this one.
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> Target {
+        Target {
+            roots: self.roots.clone(),
+            path: self.path.join(name),
+        }
+    }
+}
+
+impl<P: AsRef<Path>> From<P> for Target {
+    fn from(path: P) -> Target {
+        Target {
+            roots: Vec::new(),
+            path: path.as_ref().to_owned(),
+        }
+    }
+}
+
+/// Opens a path on one mount. [`Opener::pread`] in production; tests open memory.
+#[derive(Clone)]
+pub struct Opener(Arc<dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync>);
+
+impl Opener {
+    /// Opens by `open`.
+    pub fn new(
+        open: impl Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync + 'static,
+    ) -> Opener {
+        Opener(Arc::new(open))
+    }
+
+    /// Opens files for `pread`, and counts in `counts`.
+    pub fn pread(counts: ReadCounts) -> Opener {
+        Opener::new(move |path| {
+            counts.count_open();
+            Ok(Box::new(CountingReadAt::new(
+                PreadFile::open(path)?,
+                counts.clone(),
+            )))
+        })
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn ReadAt>> {
+        match (self.0)(path) {
+            Ok(file) => Ok(file.into()),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(ReadError::NotAFile {
+                path: path.to_owned(),
+            }),
+            Err(e) if e.raw_os_error() == Some(libc::ESTALE) => Err(ReadError::Changed {
+                path: path.to_owned(),
+            }),
+            Err(source) => Err(ReadError::Open {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Opener")
+    }
+}
+
+/// One version of one file, open on the mounts that have been used so far.
+#[derive(Debug)]
+pub(crate) struct MountedFile {
+    paths: Vec<PathBuf>,
+    handles: Mutex<Vec<Option<Arc<dyn ReadAt>>>>,
+    identity: FileIdentity,
+    len: u64,
+    opener: Opener,
+    spread: Spread,
+    next: AtomicUsize,
+}
+
+impl MountedFile {
+    /// Opens the target on one mount; the others are opened when a read goes through them.
+    pub(crate) fn open(target: &Target, spread: Spread, opener: Opener) -> Result<MountedFile> {
+        let paths = target.paths();
+        let first = match spread {
+            Spread::Hash => hash_of(&target.path) as usize,
+            Spread::Thread => thread_number(),
+            Spread::RoundRobin => 0,
+        } % paths.len();
+        let handle = opener.open(&paths[first])?;
+        let (identity, len) = (handle.identity(), handle.len());
+        let mut handles = vec![None; paths.len()];
+        handles[first] = Some(handle);
+        Ok(MountedFile {
+            handles: Mutex::new(handles),
+            next: AtomicUsize::new(first + 1),
+            paths,
+            identity,
+            len,
+            opener,
+            spread,
+        })
+    }
+
+    /// Length of the version.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// What errors name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.paths[0]
+    }
+
+    /// The mount that a read at `offset` should go through. Asked on the caller's thread.
+    pub(crate) fn mount_for(&self, offset: u64) -> usize {
+        let mounts = self.paths.len();
+        if mounts == 1 {
+            return 0;
+        }
+        let number = match self.spread {
+            Spread::Hash => hash_of(&(self.version_hash(), offset)) as usize,
+            Spread::Thread => thread_number(),
+            Spread::RoundRobin => self.next.fetch_add(1, Relaxed),
+        };
+        number % mounts
+    }
+
+    /// The same on all mounts and in all processes, unlike device and inode numbers.
+    fn version_hash(&self) -> u64 {
+        match self.identity {
+            FileIdentity::Version(version) => hash_of(&version),
+            FileIdentity::Attributes { len, mtime_ns, .. } => hash_of(&(len, mtime_ns)),
+        }
+    }
+
+    /// Reads through one mount.
+    pub(crate) fn read(&self, mount: usize, range: Range<u64>) -> Result<Bytes> {
+        let handle = self.handle(mount)?;
+        let path = &self.paths[mount];
+        let len = usize::try_from(range.end - range.start)
+            .map_err(|_| ReadError::corrupt(path, "a range is longer than memory"))?;
+        match handle.read_at(range.start, len) {
+            Ok(bytes) => Ok(bytes),
+            // The length was known when it was opened: an early end is a file that was cut.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(ReadError::Changed { path: path.clone() })
+            }
+            Err(e) => Err(ReadError::read(path, range, e)),
+        }
+    }
+
+    fn handle(&self, mount: usize) -> Result<Arc<dyn ReadAt>> {
+        if let Some(handle) = &self.handles.lock()[mount] {
+            return Ok(handle.clone());
+        }
+        // Opened outside of the lock: a mount that hangs must not stop reads through the others.
+        let handle = self.opener.open(&self.paths[mount])?;
+        if !handle.identity().same_version(&self.identity) || handle.len() != self.len {
+            return Err(ReadError::Changed {
+                path: self.paths[mount].clone(),
+            });
+        }
+        Ok(self.handles.lock()[mount].get_or_insert(handle).clone())
+    }
+
+    /// Fails if any handle shows that the file was changed in place since it was opened.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        let handles = self.handles.lock().clone();
+        for (handle, path) in handles.iter().zip(&self.paths) {
+            let Some(handle) = handle else { continue };
+            let now = handle
+                .identity_now()
+                .map_err(|e| ReadError::read(path, 0..0, e))?;
+            if now != handle.identity() {
+                return Err(ReadError::Changed { path: path.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes all handles. The next read opens again, and checks that it is the same version.
+    pub(crate) fn close(&self) {
+        self.handles.lock().fill(None);
+    }
+}
+
+/// A hash that is the same in every process, so that all of them choose the same mount.
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Numbers the threads of this process from 0, in the order in which they first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Relaxed));
+    NUMBER.with(|number| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read_at::MemoryFile;
+
+    fn on(mounts: usize, spread: Spread) -> MountedFile {
+        let roots = (0..mounts).map(|m| PathBuf::from(format!("/m{m}")));
+        let opener =
+            Opener::new(|_| Ok(Box::new(MemoryFile(Bytes::from_static(&[7; 100]))) as Box<_>));
+        MountedFile::open(&Target::on_mounts(roots, "a/b.parquet"), spread, opener).unwrap()
+    }
+
+    #[test]
+    fn a_target_is_relative_to_every_mount() {
+        let target = Target::on_mounts(["/m0".into(), "/m1".into()], "/a/b");
+        assert_eq!(target.paths(), [PathBuf::from("/m0/a/b"), "/m1/a/b".into()]);
+        assert_eq!(Target::from("/a/b").paths(), [PathBuf::from("/a/b")]);
+        assert_eq!(
+            Target::on_mounts([], "/a/b").first_path(),
+            PathBuf::from("/a/b")
+        );
+    }
+
+    #[test]
+    fn hash_keeps_a_position_on_one_mount_and_round_robin_uses_all() {
+        let file = on(4, Spread::Hash);
+        let mut used = [false; 4];
+        for offset in 0..200 {
+            assert_eq!(file.mount_for(offset), file.mount_for(offset));
+            assert_eq!(
+                file.mount_for(offset),
+                on(4, Spread::Hash).mount_for(offset)
+            );
+            used[file.mount_for(offset)] = true;
+        }
+        assert_eq!(used, [true; 4]);
+        let file = on(3, Spread::RoundRobin);
+        let mut mounts: Vec<_> = (0..3).map(|_| file.mount_for(0)).collect();
+        mounts.sort_unstable();
+        assert_eq!(mounts, [0, 1, 2]);
+        let file = on(3, Spread::Thread);
+        assert_eq!(file.mount_for(1), file.mount_for(2));
+    }
+
+    #[test]
+    fn a_mount_that_shows_another_version_is_refused() {
+        let opener = Opener::new(|path| {
+            let len = if path.starts_with("/m0") { 100 } else { 101 };
+            Ok(Box::new(MemoryFile(vec![7; len].into())) as Box<_>)
+        });
+        let target = Target::on_mounts(["/m0".into(), "/m1".into()], "f");
+        let file = MountedFile::open(&target, Spread::RoundRobin, opener).unwrap();
+        assert!(file.read(0, 0..10).is_ok());
+        assert!(matches!(
+            file.read(1, 0..10),
+            Err(ReadError::Changed { .. })
+        ));
+    }
+
+    #[test]
+    fn a_closed_file_opens_again() {
+        let file = on(2, Spread::Hash);
+        file.close();
+        assert_eq!(file.read(1, 3..5).unwrap(), [7, 7][..]);
+        assert!(matches!(
+            file.read(1, 99..101),
+            Err(ReadError::Changed { .. })
+        ));
+        file.check_unchanged().unwrap();
+    }
+}

@@ -1,0 +1,325 @@
+//! [`ReadAt`]: bytes of one version of one file, by position.
+//!
+//! Owns the only system calls on data files: open, one `fstat`, the version ioctl, `pread`. Refuses
+//! short reads: a read gives all it was asked for or an error. [`crate::mounts`] opens; tests put
+//! bytes in memory in its place, or count.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+
+/// The ioctl that gives the full identity of an open file's version on a lookupfs mount:
+/// `_IOR('L', 1, [u8; 16])`, that is direction "read" (2) in bits 30-31, size 16 in bits 16-29, type
+/// `'L'` in bits 8-15, number 1.
+pub const LOOKUPFS_IOC_VERSION: u32 = (2 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 1;
+
+/// When are two open files the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileIdentity {
+    /// What a lookupfs mount says; the same on every mount and after a restart.
+    Version([u8; 16]),
+    /// On any other filesystem. Changes in place show in the length or the mtime.
+    Attributes {
+        /// Device.
+        dev: u64,
+        /// Inode number.
+        ino: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Modification time in ns since 1970.
+        mtime_ns: i128,
+    },
+}
+
+impl FileIdentity {
+    /// Whether two mounts show the same version. Device and inode numbers differ between mounts of
+    /// other filesystems, so that length and mtime have to do there.
+    pub fn same_version(&self, other: &FileIdentity) -> bool {
+        match (self, other) {
+            (
+                FileIdentity::Attributes {
+                    len: a,
+                    mtime_ns: b,
+                    ..
+                },
+                FileIdentity::Attributes {
+                    len: c,
+                    mtime_ns: d,
+                    ..
+                },
+            ) => a == c && b == d,
+            _ => self == other,
+        }
+    }
+}
+
+/// Positioned reads of one open version.
+///
+/// What an implementation owes: `read_at` gives exactly `len` bytes or an error, can be called from
+/// many threads at once, and never moves a shared position. `len` and `identity` are those of the
+/// moment of opening.
+pub trait ReadAt: Send + Sync + fmt::Debug {
+    /// Length when it was opened.
+    fn len(&self) -> u64;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The identity when it was opened.
+    fn identity(&self) -> FileIdentity;
+
+    /// The `len` bytes at `offset`.
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+
+    /// The identity now; differs from [`ReadAt::identity`] once the file was changed in place.
+    fn identity_now(&self) -> io::Result<FileIdentity>;
+}
+
+/// A file, read by `pread`.
+#[derive(Debug)]
+pub struct PreadFile {
+    file: File,
+    len: u64,
+    identity: FileIdentity,
+}
+
+impl PreadFile {
+    /// Opens a regular file. Anything else is [`io::ErrorKind::InvalidInput`]; `O_NONBLOCK` keeps
+    /// the open of a pipe from waiting for its writer.
+    pub fn open(path: &Path) -> io::Result<PreadFile> {
+        use std::os::unix::fs::OpenOptionsExt;
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)?;
+        let attributes = file.metadata()?;
+        if !attributes.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        let identity = match version_of(&file)? {
+            Some(version) => FileIdentity::Version(version),
+            None => from_attributes(&attributes),
+        };
+        Ok(PreadFile {
+            file,
+            len: attributes.len(),
+            identity,
+        })
+    }
+}
+
+fn from_attributes(attributes: &std::fs::Metadata) -> FileIdentity {
+    FileIdentity::Attributes {
+        dev: attributes.dev(),
+        ino: attributes.ino(),
+        len: attributes.len(),
+        mtime_ns: i128::from(attributes.mtime()) * 1_000_000_000
+            + i128::from(attributes.mtime_nsec()),
+    }
+}
+
+/// What the version ioctl answers; `None` on a filesystem that does not know it.
+fn version_of(file: &File) -> io::Result<Option<[u8; 16]>> {
+    let mut version = [0u8; 16];
+    // SAFETY: the descriptor is open for the length of the call, and a kernel that knows the number
+    // writes the 16 bytes that the number says, into a buffer of 16 bytes.
+    let answer = unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            LOOKUPFS_IOC_VERSION as _,
+            version.as_mut_ptr(),
+        )
+    };
+    if answer >= 0 {
+        return Ok(Some(version));
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // ENOSYS and EOPNOTSUPP are how some FUSE filesystems refuse, EINVAL how some others do.
+        Some(libc::ENOTTY | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM) => {
+            Ok(None)
+        }
+        _ => Err(error),
+    }
+}
+
+impl ReadAt for PreadFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.identity
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let mut buffer = vec![0u8; len];
+        self.file.read_exact_at(&mut buffer, offset)?;
+        Ok(buffer.into())
+    }
+
+    fn identity_now(&self) -> io::Result<FileIdentity> {
+        match self.identity {
+            // An inode of lookupfs is one version for good: what has gone answers ESTALE, never
+            // other bytes, so there is nothing to ask.
+            FileIdentity::Version(_) => Ok(self.identity),
+            FileIdentity::Attributes { .. } => Ok(from_attributes(&self.file.metadata()?)),
+        }
+    }
+}
+
+/// Bytes in memory, for tests and for readers that have a file already.
+#[derive(Debug, Clone)]
+pub struct MemoryFile(pub Bytes);
+
+impl ReadAt for MemoryFile {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn identity(&self) -> FileIdentity {
+        FileIdentity::Attributes {
+            dev: 0,
+            ino: 0,
+            len: self.len(),
+            mtime_ns: 0,
+        }
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let start = usize::try_from(offset).ok().filter(|s| *s <= self.0.len());
+        let end = start
+            .and_then(|s| s.checked_add(len))
+            .filter(|e| *e <= self.0.len());
+        match (start, end) {
+            (Some(start), Some(end)) => Ok(self.0.slice(start..end)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn identity_now(&self) -> io::Result<FileIdentity> {
+        Ok(self.identity())
+    }
+}
+
+/// How much was asked of files. Cheap to clone; clones share the counts.
+#[derive(Debug, Clone, Default)]
+pub struct ReadCounts(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    opens: AtomicU64,
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl ReadCounts {
+    /// Files opened.
+    pub fn opens(&self) -> u64 {
+        self.0.opens.load(Relaxed)
+    }
+
+    /// Positioned reads.
+    pub fn reads(&self) -> u64 {
+        self.0.reads.load(Relaxed)
+    }
+
+    /// Bytes of these reads.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Relaxed)
+    }
+
+    pub(crate) fn count_open(&self) {
+        self.0.opens.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts what goes through.
+#[derive(Debug)]
+pub struct CountingReadAt<R> {
+    inner: R,
+    counts: ReadCounts,
+}
+
+impl<R: ReadAt> CountingReadAt<R> {
+    /// Counts the reads of `inner` in `counts`.
+    pub fn new(inner: R, counts: ReadCounts) -> Self {
+        CountingReadAt { inner, counts }
+    }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: ReadAt> ReadAt for CountingReadAt<R> {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    fn identity(&self) -> FileIdentity {
+        self.inner.identity()
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        self.counts.0.reads.fetch_add(1, Relaxed);
+        self.counts.0.bytes.fetch_add(len as u64, Relaxed);
+        self.inner.read_at(offset, len)
+    }
+
+    fn identity_now(&self) -> io::Result<FileIdentity> {
+        self.inner.identity_now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_ioctl_number_is_the_one_the_filesystem_answers() {
+        assert_eq!(LOOKUPFS_IOC_VERSION, 0x8010_4C01);
+    }
+
+    #[test]
+    fn a_read_past_the_end_is_an_error_and_counts() {
+        let counts = ReadCounts::default();
+        let file = CountingReadAt::new(MemoryFile(Bytes::from_static(b"0123")), counts.clone());
+        assert_eq!(file.read_at(1, 2).unwrap(), "12");
+        assert!(file.read_at(3, 2).is_err());
+        assert!(file.read_at(u64::MAX, 2).is_err());
+        assert_eq!((counts.reads(), counts.bytes()), (3, 6));
+    }
+
+    #[test]
+    fn a_change_in_place_shows_in_the_identity() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"one").unwrap();
+        let open = PreadFile::open(file.path()).unwrap();
+        assert_eq!(open.identity_now().unwrap(), open.identity());
+        file.write_all(b"two").unwrap();
+        assert_ne!(open.identity_now().unwrap(), open.identity());
+        assert_eq!(open.len(), 3);
+    }
+
+    #[test]
+    fn only_regular_files_open() {
+        let error = PreadFile::open(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(PreadFile::open(Path::new("/")).is_err());
+    }
+}

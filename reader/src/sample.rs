@@ -1,0 +1,136 @@
+//! Sample files whose every value can be computed again from shape, seed and row id.
+//!
+//! Owns the two shapes of `lookup sample`, how they are written, and the check of a file against
+//! what it must hold. Never replaces a file unless told to, and never leaves half a file under the
+//! final name. Called by the command line, tests and benchmarks.
+
+mod values;
+mod write;
+
+use std::str::FromStr;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::SchemaRef;
+
+use crate::error::{ReadError, Result};
+use crate::output::write_cell;
+use crate::row::RowRange;
+use crate::table::{Projection, Table};
+pub use write::{SampleOptions, write};
+
+/// Which columns a sample has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// `id`, a non-null INT64 that equals the row id, and `payload`, 1 KiB of random BINARY.
+    /// Uncompressed and plain, 4,096 rows a data page, 131,072 rows a row group.
+    #[default]
+    Narrow,
+    /// 42 columns, zstd and dictionary, the writer's default data pages, 262,144 rows a row group.
+    ///
+    /// `c00` is a non-null INT64 that equals the row id. Column `k` of the other 41 has the type
+    /// number `k % 7` of INT64, INT32, DOUBLE, STRING, TIMESTAMP(us, UTC), DECIMAL(18, 4) and
+    /// BOOLEAN; one value in ten is null unless `k % 3 == 0`; and it has at most 16, 1,000 or
+    /// 100,000 different values where `k % 4` is 1, 2 or 3, and no such limit where it is 0.
+    Wide,
+}
+
+impl FromStr for Shape {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<Shape> {
+        match text {
+            "narrow" => Ok(Shape::Narrow),
+            "wide" => Ok(Shape::Wide),
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write narrow or wide"
+            ))),
+        }
+    }
+}
+
+/// The columns of a shape.
+pub fn schema(shape: Shape) -> SchemaRef {
+    values::schema(shape)
+}
+
+/// What the rows with these ids hold, in this order.
+pub fn expected_rows(
+    shape: Shape,
+    seed: u64,
+    rows: impl Iterator<Item = u64> + Clone,
+) -> Result<RecordBatch> {
+    values::rows(shape, seed, rows).map_err(|e| ReadError::Output(e.to_string()))
+}
+
+/// Asserts that `got` holds the rows `rows`. The error names the first value that is wrong.
+pub fn check_rows(
+    table: &Table,
+    got: &RecordBatch,
+    shape: Shape,
+    seed: u64,
+    rows: impl Iterator<Item = u64> + Clone,
+) -> Result<()> {
+    let wrong = |what| {
+        Err(ReadError::WrongValue {
+            path: table.path().to_owned(),
+            what,
+        })
+    };
+    let want = expected_rows(shape, seed, rows.clone())?;
+    if got.num_columns() != want.num_columns() || got.num_rows() != want.num_rows() {
+        return wrong(format!(
+            "{} rows of {} columns, {} rows of {} columns expected",
+            got.num_rows(),
+            got.num_columns(),
+            want.num_rows(),
+            want.num_columns()
+        ));
+    }
+    for (number, field) in want.schema().fields().iter().enumerate() {
+        let (got, want) = (got.column(number), want.column(number));
+        if got == want {
+            continue;
+        }
+        if got.data_type() != want.data_type() {
+            return wrong(format!(
+                "column {} is {}, {} expected",
+                field.name(),
+                got.data_type(),
+                want.data_type()
+            ));
+        }
+        for (place, row) in rows.clone().enumerate() {
+            if got.slice(place, 1) != want.slice(place, 1) {
+                return wrong(format!(
+                    "row {row}, column {}: {} read, {} written",
+                    field.name(),
+                    shown(got, place)?,
+                    shown(want, place)?
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shown(array: &dyn Array, row: usize) -> Result<String> {
+    let mut text = String::new();
+    write_cell(&mut text, array, row)?;
+    Ok(match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    })
+}
+
+/// Compares every value of a table with what its shape and seed say; gives how many values there
+/// are. Fails at the first that is wrong.
+pub fn verify(table: &Table, shape: Shape, seed: u64) -> Result<u64> {
+    let mut start = 0;
+    for batch in table.scan(RowRange::ALL, &Projection::all(), 4096)? {
+        let batch = batch?;
+        let end = start + batch.num_rows() as u64;
+        check_rows(table, &batch, shape, seed, start..end)?;
+        start = end;
+    }
+    Ok(start * schema(shape).fields().len() as u64)
+}

@@ -1,0 +1,112 @@
+//! Opens a target: one file, or the files of a directory in the order of their names.
+//!
+//! Owns what counts as a file of a directory, and the guess of how long a footer is, which is
+//! learned from one file for the next. Called by [`super::Table::open`].
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Inner, OPEN_FILES_MAX, OpenOptions, Stage, TableFile};
+use crate::decode::parquet::ParquetFile;
+use crate::error::{ReadError, Result};
+use crate::fetch::{Deadline, Fetcher};
+use crate::mounts::{MountedFile, Opener, Target};
+use crate::plan::RowMap;
+
+/// A learned guess stays below this, so that one odd file does not make all others slow.
+const TAIL_BYTES_GUESS_MAX: u64 = 4 << 20;
+
+pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
+    let started = Instant::now();
+    let deadline = Deadline::starting_now(options.deadline);
+    let fetcher = Fetcher::new(options.parallel_reads);
+    let opener = options
+        .opener
+        .clone()
+        .unwrap_or_else(|| Opener::pread(options.counts.clone()));
+    let mut guess = options.tail_bytes_guess;
+    let mut open_file = |target: &Target| {
+        let mounted = Arc::new(MountedFile::open(target, options.spread, opener.clone())?);
+        let mut read = |range| fetcher.read(&mounted, range, deadline);
+        let parquet = ParquetFile::open(mounted.path(), mounted.len(), guess, &mut read)?;
+        mounted.check_unchanged()?;
+        guess = guess
+            .max(parquet.tail_bytes().next_multiple_of(4096))
+            .min(TAIL_BYTES_GUESS_MAX);
+        Ok(TableFile { mounted, parquet })
+    };
+    let path = target.first_path();
+    let files = match open_file(target) {
+        Ok(file) => vec![file],
+        Err(ReadError::NotAFile { .. }) if path.is_dir() => {
+            let mut files: Vec<TableFile> = Vec::new();
+            for name in names(target)? {
+                deadline.check("opening files")?;
+                let file = open_file(&target.join(name))?;
+                if files.len() >= OPEN_FILES_MAX {
+                    file.mounted.close();
+                }
+                files.push(file);
+            }
+            files
+        }
+        Err(error) => return Err(error),
+    };
+    let Some(first) = files.first() else {
+        return Err(ReadError::EmptyDirectory { path });
+    };
+    let schema = first.parquet.schema().clone();
+    for file in &files[1..] {
+        if file.parquet.schema().fields() != schema.fields() {
+            return Err(ReadError::SchemaDiffers {
+                path: file.parquet.path().to_owned(),
+                first: first.parquet.path().to_owned(),
+            });
+        }
+    }
+    let row_map = RowMap::new(files.iter().map(|file| file.parquet.row_count()))
+        .ok_or_else(|| ReadError::corrupt(&path, "the files have more than 2^64 rows"))?;
+    let times_us: [_; 4] = Default::default();
+    let inner = Inner {
+        path,
+        row_map,
+        schema,
+        options,
+        fetcher,
+        times_us,
+        files,
+    };
+    let spent_us = started.elapsed().as_micros() as u64;
+    inner.times_us[Stage::Open as usize].store(spent_us, std::sync::atomic::Ordering::Relaxed);
+    Ok(inner)
+}
+
+/// Names of the files of a directory, sorted. Hidden files, and those that writers mark as not
+/// being data (`_SUCCESS`), are left out.
+fn names(target: &Target) -> Result<Vec<PathBuf>> {
+    let path = target.first_path();
+    let failed = |source| ReadError::Open {
+        path: path.clone(),
+        source,
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        if matches!(name.as_encoded_bytes().first(), Some(b'.' | b'_')) {
+            continue;
+        }
+        if entry.file_type().map_err(failed)?.is_dir() {
+            return Err(ReadError::Invalid(format!(
+                "{}: holds a directory, '{}'; give a directory that holds files only",
+                path.display(),
+                name.display()
+            )));
+        }
+        names.push(PathBuf::from(name));
+    }
+    names.sort();
+    Ok(names)
+}
