@@ -1,5 +1,7 @@
 //! Every source that needs no cluster, and every layer, keeps the contract.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,6 +8,7 @@
 //! finer here. A replacement within the same millisecond by the same number of bytes is not seen, nor is a file that
 //! was moved away and back while another one stood in its place. Names that are not UTF-8 cannot be reached.
 
+mod acl;
 mod config;
 mod failure;
 mod file;
@@ -17,6 +18,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,9 +32,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 const DEFAULT_PORT: u16 = 8020;
-/// Set by the NameNode in the mode of a file that has an ACL.
-const ACL_BIT: u16 = 1 << 12;
-
 /// How to reach an HDFS.
 #[derive(Clone, Debug)]
 pub struct HdfsOptions {
@@ -50,6 +49,9 @@ pub struct HdfsOptions {
     /// How long a DataNode may be silent before the next replica is tried, unless `dfs.client.socket-timeout` is
     /// configured.
     pub socket_timeout: Duration,
+    /// Whether the NameNode is asked for each file's ACL, so that the mask of an ACL is not taken for the group's
+    /// permissions: one more request for each status and each listed entry. Hadoop 2 needs no asking.
+    pub ask_acls: bool,
     /// When an open file gets new block tokens and locations. Less than the cluster's block token lifetime, which is
     /// ten hours unless configured.
     pub reader_age_max: Duration,
@@ -65,6 +67,7 @@ impl Default for HdfsOptions {
             metadata_deadline: deadlines.metadata,
             read_deadline: deadlines.read,
             socket_timeout: Duration::from_secs(5),
+            ask_acls: false,
             reader_age_max: Duration::from_secs(3600),
         }
     }
@@ -76,6 +79,8 @@ struct Shared {
     namenodes: Namenodes,
     read_deadline: Duration,
     reader_age_max: Duration,
+    /// Ends when the NameNode says that it has no ACLs.
+    ask_acls: AtomicBool,
 }
 
 /// An HDFS.
@@ -144,12 +149,14 @@ impl HdfsSource {
                 namenodes: Namenodes::new(plan, deadline)?,
                 read_deadline: options.read_deadline,
                 reader_age_max: options.reader_age_max,
+                ask_acls: AtomicBool::new(options.ask_acls),
             }),
         })
     }
 }
 
 impl Shared {
+    /// One request; with the mode as the NameNode shows it.
     async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
         let text = path.as_utf8()?;
         let status = self
@@ -169,7 +176,9 @@ impl Source for HdfsSource {
     }
 
     async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
-        self.shared.status(path).await
+        let mut status = self.shared.status(path).await?;
+        status.mode = self.shared.narrow(path, status.mode).await?;
+        Ok(status)
     }
 
     async fn list(&self, path: &SourcePath) -> Result<Listing> {
@@ -206,6 +215,7 @@ impl Source for HdfsSource {
                 status: translate(status),
             });
         }
+        self.shared.narrow_all(path, &mut entries).await?;
         Ok(Listing::new(entries))
     }
 
@@ -231,11 +241,6 @@ fn translate(status: &hdfs_native::client::FileStatus) -> FileStatus {
     } else {
         (FileKind::File, status.length as u64)
     };
-    let mut mode = status.permission & 0o1777;
-    if status.permission & ACL_BIT != 0 {
-        // The group bits of a file with an ACL are the ACL's mask: more than the group itself may have.
-        mode &= !0o070;
-    }
     FileStatus {
         kind,
         len,
@@ -243,7 +248,7 @@ fn translate(status: &hdfs_native::client::FileStatus) -> FileStatus {
         tag: 0,
         owner: Arc::from(status.owner.as_str()),
         group: Arc::from(status.group.as_str()),
-        mode,
+        mode: acl::without_mask(status.permission),
     }
 }
 
