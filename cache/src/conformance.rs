@@ -348,9 +348,7 @@ impl Suite<'_> {
                     "other bytes under an old version at {start}..{end}"
                 ),
                 Err(error) => assert!(
-                    error.kind() == ErrorKind::Changed
-                        || error.kind().is_transient()
-                        || error.kind() == ErrorKind::NotFound,
+                    error.kind() == ErrorKind::Changed || error.kind().is_transient(),
                     "an old version's read: {error:?}"
                 ),
             }

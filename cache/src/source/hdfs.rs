@@ -2,11 +2,13 @@
 //!
 //! The crate is never called bare: NameNode calls go through [`namenode`], reads through [`file`], both with a
 //! deadline and a panic boundary. What is asked is what the contract of [`Source`] needs and no more: a status is one
-//! NameNode request, a listing one for each 1,000 entries, an open two, a read none.
+//! NameNode request, a listing one for each 1,000 entries, an open two, a read none but for a client's very first, which
+//! asks how to talk to DataNodes.
 //!
 //! Limits: the identity of a file is path, length and modification time in milliseconds, since HDFS hands out nothing
 //! finer here. A replacement within the same millisecond by the same number of bytes is not seen, nor is a file that
 //! was moved away and back while another one stood in its place. Names that are not UTF-8 cannot be reached.
+//! Where every replica fails its checksum the client only says that all DataNodes failed, so the kind is `Unavailable`.
 
 mod acl;
 mod config;

@@ -61,6 +61,10 @@ fn kind_of_exception(class: &str, text: &str) -> ErrorKind {
         "ParentNotDirectoryException" | "PathIsNotDirectoryException" => ErrorKind::NotDirectory,
         // Hadoop before 2.8 says so where the parent is a file.
         "AccessControlException" if text.contains("is not a directory") => ErrorKind::NotDirectory,
+        // Or that the file, whose mode is the last field and begins with a dash, cannot be passed through.
+        "AccessControlException" if text.contains("access=EXECUTE") && mode_field(text).starts_with('-') => {
+            ErrorKind::NotDirectory
+        }
         "AccessControlException"
         | "AuthorizationException"
         | "InvalidToken"
@@ -71,6 +75,12 @@ fn kind_of_exception(class: &str, text: &str) -> ErrorKind {
         }
         _ => ErrorKind::Unavailable,
     }
+}
+
+/// The end of `Permission denied: user=alice, access=EXECUTE, inode="/a":root:supergroup:-rw-r--r--`.
+fn mode_field(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    line.rsplit(':').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -99,6 +109,16 @@ mod tests {
                 "org.apache.hadoop.security.AccessControlException",
                 "/a (is not a directory)",
                 ErrorKind::NotDirectory,
+            ),
+            (
+                "org.apache.hadoop.security.AccessControlException",
+                "Permission denied: user=alice, access=EXECUTE, inode=\"/a/b\":root:supergroup:-rw-r--r--\n\tat X",
+                ErrorKind::NotDirectory,
+            ),
+            (
+                "org.apache.hadoop.security.AccessControlException",
+                "Permission denied: user=alice, access=EXECUTE, inode=\"/a:-/b\":root:supergroup:drwx------",
+                ErrorKind::Denied,
             ),
             (
                 "org.apache.hadoop.fs.ParentNotDirectoryException",

@@ -77,7 +77,15 @@ impl HdfsFile {
         if !Arc::ptr_eq(&current, failed) {
             return Ok(current);
         }
-        let opened = Arc::new(open_reader(&self.shared, &self.version).await?);
+        let opened = open_reader(&self.shared, &self.version).await;
+        let opened = Arc::new(opened.map_err(|error| match error.kind() {
+            // Whoever has it open asked for a version, and that has gone.
+            ErrorKind::NotFound | ErrorKind::IsDirectory => {
+                let message = format!("{} has been deleted or moved", self.version);
+                Error::with_cause(ErrorKind::Changed, message, error)
+            }
+            _ => error,
+        })?);
         *self.opened.write() = Arc::clone(&opened);
         Ok(opened)
     }
@@ -101,17 +109,18 @@ impl HdfsFile {
             opened = self.replace(&opened).await?;
         }
         let mut backoff = Backoff::new();
-        for reader in 1.. {
+        let mut readers = 1;
+        loop {
             let error = match self.read_once(&opened, range).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) => error,
             };
             let unfinished = range.end() > opened.visible_len();
-            if !error.kind().is_transient() || unfinished || reader == READERS_PER_READ {
+            if !error.kind().is_transient() || unfinished || readers == READERS_PER_READ {
                 return Err(error);
             }
-            tracing::debug!(%error, reader, "opening a new reader");
-            if reader > 1 {
+            tracing::debug!(%error, readers, "opening a new reader");
+            if readers > 1 {
                 backoff.pause().await;
             }
             opened = match self.replace(&opened).await {
@@ -119,8 +128,8 @@ impl HdfsFile {
                 Err(again) if again.kind().is_transient() => return Err(error),
                 Err(fatal) => return Err(fatal),
             };
+            readers += 1;
         }
-        unreachable!("the loop returns at its last reader")
     }
 
     async fn read_once(&self, opened: &Opened, range: ByteRange) -> Result<Bytes> {
