@@ -32,6 +32,7 @@ impl PageCache {
         let tail = self.tails.wanted(version, missing);
         let layout = self.tails.layout(version);
         let mut leads = Vec::new();
+        let mut taken = Vec::new();
         let mut arrivals = Vec::with_capacity(missing.len());
         for &page in missing {
             let kind = layout.kind_of(self.page_size.range_of(PageIndex(page), version.len()));
@@ -39,7 +40,10 @@ impl PageCache {
             match (&arrival, &lead) {
                 (Arrival::Here(_), _) => self.counters.of(kind).hits.add(1),
                 (_, Some(_)) => self.counters.of(kind).misses.add(1),
-                (_, None) => self.counters.of(kind).joins.add(1),
+                (_, None) => {
+                    self.counters.of(kind).joins.add(1);
+                    taken.push(page);
+                }
             }
             leads.extend(lead);
             arrivals.push(arrival);
@@ -48,11 +52,17 @@ impl PageCache {
         if let Some(tail) = tail.filter(|_| !leads.is_empty()) {
             self.counters.tail_reads.add(1);
             rule.max_pages = rule.max_pages.max(self.tail_pages);
-            let more = tail.filter(|page| !missing.contains(page));
-            leads.extend(more.filter_map(|page| self.claim(version.id(), page).1));
+            for page in tail.filter(|page| !missing.contains(page)) {
+                match self.claim(version.id(), page) {
+                    (_, Some(lead)) => leads.push(lead),
+                    (Arrival::Coming(_), None) => taken.push(page),
+                    (Arrival::Here(_), None) => {}
+                }
+            }
             leads.sort_by_key(|lead| lead.key().index);
+            taken.sort_unstable();
         }
-        self.fetch(opening, leads, rule);
+        self.fetch(opening, leads, &taken, rule);
         arrivals
     }
 
@@ -72,12 +82,18 @@ impl PageCache {
         }
     }
 
-    /// Starts one task for each extent. `leads` are in ascending order.
-    fn fetch(self: &Arc<Self>, opening: &Opening, leads: Vec<Lead<PageKey, Bytes>>, rule: ExtentRule) {
+    /// Starts one task for each extent. `leads`, and the pages that are `taken`, are in ascending order.
+    fn fetch(
+        self: &Arc<Self>,
+        opening: &Opening,
+        leads: Vec<Lead<PageKey, Bytes>>,
+        taken: &[u64],
+        rule: ExtentRule,
+    ) {
         let file_len = opening.version().len();
         let indexes: Vec<u64> = leads.iter().map(|lead| lead.key().index.0).collect();
         let mut leads = leads.into_iter().peekable();
-        for extent in extents(&indexes, rule) {
+        for extent in extents(&indexes, taken, rule) {
             let page = self.page_size.bytes();
             let fetch = ExtentFetch {
                 opening: opening.clone(),
@@ -110,7 +126,7 @@ impl PageCache {
                 let page = self.page_size.range_of(lead.key().index, opening.version().len());
                 self.counters.read_ahead_bytes.add(page.len());
             }
-            self.fetch(opening, leads, exact);
+            self.fetch(opening, leads, &[], exact);
         }
     }
 
