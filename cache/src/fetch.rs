@@ -6,13 +6,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
 
+use crate::budget::Permit;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::Lead;
 use crate::page::{ByteRange, PageKey};
 use crate::page_cache::PageCache;
 use crate::source::{OpenFile, Source};
-use crate::version::{FileVersion, VersionId};
+use crate::version::FileVersion;
 
 /// How to come by the opened file.
 #[derive(Clone, Debug)]
@@ -44,30 +46,15 @@ pub(crate) struct ExtentFetch {
 impl ExtentFetch {
     /// Fetches, keeps and hands out the pages. An error reaches those who wait for these pages, and nobody else.
     pub(crate) async fn run(self, cache: Arc<PageCache>) {
-        let version = self.opening.version().id();
         cache.counters.extents.add(1);
         cache.counters.extent_bytes.add(self.range.len());
-        let deadline = cache.deadline;
-        let fetched = tokio::time::timeout(deadline, self.fetch(&cache)).await;
-        let fetched = fetched.unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::TimedOut,
-                format!(
-                    "{}: bytes {}..{} not read within {deadline:?}",
-                    self.opening.version(),
-                    self.range.start(),
-                    self.range.end(),
-                ),
-            ))
-        });
-        match fetched {
+        match self.fetch(&cache).await {
             Ok((permit, bytes)) => {
                 self.publish(&cache, &bytes);
                 drop((bytes, permit));
             }
             Err(error) => {
                 cache.counters.failed_extents.add(1);
-                forget_after(&cache, version, &error);
                 for lead in self.leads {
                     lead.land(Err(error.clone()));
                 }
@@ -75,8 +62,24 @@ impl ExtentFetch {
         }
     }
 
-    async fn fetch(&self, cache: &Arc<PageCache>) -> Result<(crate::budget::Permit, Bytes)> {
-        let permit = cache.budget.acquire(self.range.len()).await?;
+    async fn fetch(&self, cache: &PageCache) -> Result<(Permit, Bytes)> {
+        let end = Instant::now() + cache.deadline;
+        let turn = timeout_at(end, cache.budget.acquire(self.range.len())).await;
+        // Nobody's fault but that of too many readers: the file stays open.
+        let permit = turn.unwrap_or_else(|_| Err(self.too_late(cache, "had no turn")))?;
+        let bytes = timeout_at(end, self.ask(cache)).await;
+        let bytes = bytes
+            .unwrap_or_else(|_| Err(self.too_late(cache, "were not read")))
+            .inspect_err(|error| {
+                // The next read opens the file again: its reader may have died, or its version may have gone.
+                if error.kind() != ErrorKind::Invalid {
+                    cache.handles.close(self.opening.version().id());
+                }
+            })?;
+        Ok((permit, bytes))
+    }
+
+    async fn ask(&self, cache: &PageCache) -> Result<Bytes> {
         let file = match &self.opening {
             Opening::Open(file) => file.clone(),
             Opening::At(source, version) => cache.handles.open(source, version).await?,
@@ -94,7 +97,20 @@ impl ExtentFetch {
                 ),
             ));
         }
-        Ok((permit, bytes))
+        Ok(bytes)
+    }
+
+    fn too_late(&self, cache: &PageCache, what: &str) -> Error {
+        Error::new(
+            ErrorKind::TimedOut,
+            format!(
+                "{}: bytes {}..{} {what} within {:?}",
+                self.opening.version(),
+                self.range.start(),
+                self.range.end(),
+                cache.deadline
+            ),
+        )
     }
 
     /// Keeps each page before it lands, so that a reader that comes after finds one or the other.
@@ -113,12 +129,5 @@ impl ExtentFetch {
         {
             cache.tails.learn(version, footer, &bytes);
         }
-    }
-}
-
-/// A file that failed is opened again by the next read: its reader may have died, or its version may have gone.
-fn forget_after(cache: &PageCache, version: VersionId, error: &Error) {
-    if error.kind() != ErrorKind::Invalid {
-        cache.handles.close(version);
     }
 }

@@ -177,54 +177,68 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    /// Files of each format, and where their metadata begins by another reading of the format.
-    const FILES: [(Format, &[u8], u64); 6] = [
+    /// The ends of files of each format, how long the files are, and where their metadata begins by another reading of
+    /// the format.
+    const FILES: [(Format, &[u8], u64, u64); 6] = [
         (
             Format::Parquet,
             include_bytes!("../tests/data/nested.parquet"),
+            158_469,
             140_218,
         ),
         (
             Format::Parquet,
-            include_bytes!("../tests/data/wide400.parquet"),
+            include_bytes!("../tests/data/wide400.parquet.tail"),
+            345_237,
             198_100,
         ),
-        (Format::Orc, include_bytes!("../tests/data/small.orc"), 2318),
-        (Format::Lance, include_bytes!("../tests/data/small.lance"), 704),
+        (Format::Orc, include_bytes!("../tests/data/small.orc"), 4118, 2318),
+        (
+            Format::Lance,
+            include_bytes!("../tests/data/small.lance"),
+            7193,
+            704,
+        ),
         (
             Format::Puffin,
             include_bytes!("../tests/data/deletes.puffin"),
+            813,
             167,
         ),
         (
             Format::PaimonRow,
             include_bytes!("../tests/data/small.row"),
+            27_665,
             27_623,
         ),
     ];
 
+    /// The file from `from` on.
+    fn end_of(file: &[u8], len: u64, from: u64) -> &[u8] {
+        &file[file.len() - (len - from) as usize..]
+    }
+
     #[test]
     fn the_metadata_range_of_each_format_is_found() {
-        for (format, file, from) in FILES {
-            let len = file.len() as u64;
+        for (format, file, len, from) in FILES {
             assert_eq!(skim(format, file, len), Skim::From(from), "{format:?}");
-            let tail = &file[from as usize..];
+            let tail = end_of(file, len, from);
             assert_eq!(skim(format, tail, len), Skim::From(from), "{format:?}, exact");
         }
     }
 
     #[test]
     fn a_footer_larger_than_the_tail_is_named() {
-        let (format, file, _) = FILES[1];
+        let (format, file, len, _) = FILES[1];
         let tail = &file[file.len() - 65_536..];
-        assert_eq!(skim(format, tail, file.len() as u64), Skim::FooterFrom(231_808));
+        assert_eq!(skim(format, tail, len), Skim::FooterFrom(231_808));
     }
 
     #[test]
     fn other_formats_are_unknown() {
         for format in FILES.map(|file| file.0) {
-            for (other, file, _) in FILES.iter().filter(|file| file.0 != format) {
-                let found = skim(format, file, file.len() as u64);
+            for (other, file, len, _) in FILES.iter().filter(|file| file.0 != format) {
+                let found = skim(format, file, *len);
                 assert_eq!(found, Skim::Unknown, "{other:?} as {format:?}");
             }
             assert_eq!(skim(format, b"", 0), Skim::Unknown);
@@ -243,12 +257,11 @@ mod tests {
             };
             assert!(from < len);
         };
-        for (format, file, from) in FILES {
+        for (format, file, len, from) in FILES {
             // Of the widest schema the end is enough: each skim walks all of it.
-            let mut tail = file[from as usize..].to_vec();
+            let mut tail = end_of(file, len, from).to_vec();
             let rounds = if tail.len() > 100_000 { 300 } else { 3_000 };
             for _ in 0..rounds {
-                let len = file.len() as u64;
                 let flips = random.random_range(1..8);
                 let damage: Vec<_> = (0..flips)
                     .map(|_| {

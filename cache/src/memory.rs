@@ -5,6 +5,9 @@
 //! through the window, and what was fetched ahead of its reader is not refused before it is read. **Metadata** is the
 //! protected share for footers, page indexes, manifests: no amount of data pushes it out.
 //!
+//! moka frees what it drops some epochs later, and a thread that is not scheduled can hold an epoch for long. So moka is
+//! given slots, and a slot is emptied the moment its page is pushed out.
+//!
 //! Owns the count of living page bytes. Pages own their bytes: one that is cut out of a larger extent is copied, so that
 //! the extent is not pinned; and a page lives, and counts, until the last reader that holds a slice of it lets go.
 //! Refuses to fetch. Called by `page_cache.rs` and `fetch.rs`.
@@ -16,6 +19,7 @@ use bytes::Bytes;
 use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::SegmentedCache;
+use parking_lot::Mutex;
 
 use crate::page::{PageKey, PageSize};
 
@@ -31,7 +35,10 @@ pub(crate) enum Kind {
     Metadata,
 }
 
-type Pages = SegmentedCache<PageKey, Bytes>;
+/// A page as moka holds it. Empty, which no page is, once it was pushed out.
+type Slot = Arc<Mutex<Bytes>>;
+
+type Pages = SegmentedCache<PageKey, Slot>;
 
 /// Living bytes and evictions of one share.
 #[derive(Debug, Default)]
@@ -91,9 +98,11 @@ impl Memory {
             .build();
         let next = main.clone();
         let window = pages(window_capacity, page_size, EvictionPolicy::lru())
-            .eviction_listener(move |key: Arc<PageKey>, page, cause| {
+            .eviction_listener(move |key: Arc<PageKey>, slot: Slot, cause| {
                 if cause == RemovalCause::Size {
-                    next.insert(*key, page);
+                    next.insert(*key, slot);
+                } else {
+                    drop(std::mem::take(&mut *slot.lock()));
                 }
             })
             .build();
@@ -114,10 +123,14 @@ impl Memory {
     /// The page, and which share has it.
     pub(crate) fn get(&self, key: &PageKey) -> Option<(Bytes, Kind)> {
         // The main part is asked even for what is in the window: it counts who asks, and admits by that count.
-        if let Some(page) = self.main.get(key).or_else(|| self.window.get(key)) {
+        let found = |share: &Pages| {
+            let page = share.get(key)?.lock().clone();
+            (!page.is_empty()).then_some(page)
+        };
+        if let Some(page) = found(&self.main).or_else(|| found(&self.window)) {
             return Some((page, Kind::Data));
         }
-        self.metadata.get(key).map(|page| (page, Kind::Metadata))
+        found(&self.metadata).map(|page| (page, Kind::Metadata))
     }
 
     /// Whether the page is here; counts as no use of it.
@@ -138,9 +151,10 @@ impl Memory {
             bytes: bytes.into(),
             gauge: gauge.clone(),
         });
+        let slot = Arc::new(Mutex::new(page.clone()));
         match kind {
-            Kind::Data => self.window.insert(key, page.clone()),
-            Kind::Metadata => self.metadata.insert(key, page.clone()),
+            Kind::Data => self.window.insert(key, slot),
+            Kind::Metadata => self.metadata.insert(key, slot),
         }
         if live > budget {
             self.trim(kind);
@@ -163,8 +177,8 @@ impl Memory {
         for share in [&self.window, &self.main, &self.metadata] {
             share.invalidate_all();
         }
-        // What is dropped is freed a few epochs later; bounded, since a reader may hold a slice for as long as it likes.
-        for _ in 0..64 {
+        // Bounded, since a reader may hold a slice for as long as it likes.
+        for _ in 0..8 {
             self.trim(Kind::Data);
             self.trim(Kind::Metadata);
             if self.live_bytes(Kind::Data) + self.live_bytes(Kind::Metadata) == 0 {
@@ -196,7 +210,7 @@ fn pages(
     capacity: u64,
     page_size: PageSize,
     policy: EvictionPolicy,
-) -> moka::sync::CacheBuilder<PageKey, Bytes, Pages> {
+) -> moka::sync::CacheBuilder<PageKey, Slot, Pages> {
     // Each segment has its part of the capacity: enough segments that threads do not meet, and enough pages in each
     // that an uneven spread does not matter.
     let pages = capacity / (page_size.bytes() + ENTRY_OVERHEAD);
@@ -204,11 +218,15 @@ fn pages(
     Pages::builder(segments)
         .max_capacity(capacity)
         .eviction_policy(policy)
-        .weigher(|_, page: &Bytes| u32::try_from(OwnedPage::weight(page.len())).unwrap_or(u32::MAX))
+        .weigher(|_, slot: &Slot| {
+            let weight = OwnedPage::weight(slot.lock().len());
+            u32::try_from(weight).unwrap_or(u32::MAX)
+        })
 }
 
-fn count_evictions(gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Bytes, RemovalCause) + Send + Sync {
-    move |_, _, cause| {
+fn count_evictions(gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
+    move |_, slot, cause| {
+        drop(std::mem::take(&mut *slot.lock()));
         if cause == RemovalCause::Size {
             gauge.evictions.fetch_add(1, Ordering::Relaxed);
         }

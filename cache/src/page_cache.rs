@@ -12,11 +12,11 @@ use bytes::Bytes;
 use tokio::runtime;
 
 use crate::budget::Budget;
-use crate::coalesce::{ExtentRule, extents};
+use crate::coalesce::ExtentRule;
 use crate::config::CacheConfig;
 use crate::error::{Error, ErrorKind, Result};
-use crate::fetch::{ExtentFetch, Opening};
-use crate::flight::{Claim, Flights, Lead, Waiter};
+use crate::fetch::Opening;
+use crate::flight::Flights;
 use crate::handles::Handles;
 use crate::memory::{Kind, Memory};
 use crate::page::{ByteRange, PageIndex, PageKey, PageSize};
@@ -25,6 +25,10 @@ use crate::source::Source;
 use crate::stats::{CacheStats, Counters, KindStats};
 use crate::tails::Tails;
 use crate::version::{FileVersion, VersionId};
+
+mod missing;
+
+use missing::Arrival;
 
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
@@ -237,107 +241,6 @@ impl PageCache {
         (pages, missing)
     }
 
-    /// Has every page of `missing` fetched, unless it is on its way already; one arrival for each.
-    fn claim_missing(self: &Arc<Self>, opening: &Opening, missing: &[u64]) -> Vec<Arrival> {
-        if missing.is_empty() {
-            return Vec::new();
-        }
-        let version = opening.version();
-        let tail = self.tails.wanted(version, missing);
-        let layout = self.tails.layout(version);
-        let mut leads = Vec::new();
-        let mut arrivals = Vec::with_capacity(missing.len());
-        for &page in missing {
-            let kind = layout.kind_of(self.page_size.range_of(PageIndex(page), version.len()));
-            let (arrival, lead) = self.claim(version.id(), page);
-            match (&arrival, &lead) {
-                (Arrival::Here(_), _) => self.counters.of(kind).hits.add(1),
-                (_, Some(_)) => self.counters.of(kind).misses.add(1),
-                (_, None) => self.counters.of(kind).joins.add(1),
-            }
-            leads.extend(lead);
-            arrivals.push(arrival);
-        }
-        let mut rule = self.extent_rule;
-        if let Some(tail) = tail.filter(|_| !leads.is_empty()) {
-            self.counters.tail_reads.add(1);
-            rule.max_pages = rule.max_pages.max(self.tail_pages);
-            let more = tail.filter(|page| !missing.contains(page));
-            leads.extend(more.filter_map(|page| self.claim(version.id(), page).1));
-            leads.sort_by_key(|lead| lead.key().index);
-        }
-        self.fetch(opening, leads, rule);
-        arrivals
-    }
-
-    /// Leads the fetch of a page, or joins it, or finds that it has landed since it was missed.
-    fn claim(&self, version: VersionId, page: u64) -> (Arrival, Option<Lead<PageKey, Bytes>>) {
-        let key = key(version, page);
-        match self.flights.claim(key) {
-            Claim::Join(waiter) => (Arrival::Coming(waiter), None),
-            // A fetch keeps its pages before its slots go, so whoever leads after it finds them here.
-            Claim::Lead(lead) => match self.memory.get(&key) {
-                Some((bytes, _)) => {
-                    lead.land(Ok(bytes.clone()));
-                    (Arrival::Here(bytes), None)
-                }
-                None => (Arrival::Coming(lead.waiter()), Some(lead)),
-            },
-        }
-    }
-
-    /// Starts one task for each extent. `leads` are in ascending order.
-    fn fetch(self: &Arc<Self>, opening: &Opening, leads: Vec<Lead<PageKey, Bytes>>, rule: ExtentRule) {
-        let file_len = opening.version().len();
-        let indexes: Vec<u64> = leads.iter().map(|lead| lead.key().index.0).collect();
-        let mut leads = leads.into_iter().peekable();
-        for extent in extents(&indexes, rule) {
-            let page = self.page_size.bytes();
-            let fetch = ExtentFetch {
-                opening: opening.clone(),
-                range: ByteRange::clamped(extent.start * page, (extent.end - extent.start) * page, file_len),
-                leads: std::iter::from_fn(|| leads.next_if(|lead| lead.key().index.0 < extent.end)).collect(),
-            };
-            self.runtime.spawn(fetch.run(self.clone()));
-        }
-    }
-
-    /// Starts to fetch what a sequential reader is about to ask for.
-    fn read_ahead(self: &Arc<Self>, opening: &Opening, ahead: &[ByteRange]) {
-        for range in ahead {
-            // Those who wait for their bytes come first.
-            if self.budget.is_busy() {
-                return;
-            }
-            let version = opening.version().id();
-            let leads: Vec<_> = self
-                .page_size
-                .pages_of(*range)
-                .filter(|page| !self.memory.contains(&key(version, *page)))
-                .filter_map(|page| self.claim(version, page).1)
-                .collect();
-            let exact = ExtentRule {
-                gap_pages: 0,
-                ..self.extent_rule
-            };
-            for lead in &leads {
-                let page = self.page_size.range_of(lead.key().index, opening.version().len());
-                self.counters.read_ahead_bytes.add(page.len());
-            }
-            self.fetch(opening, leads, exact);
-        }
-    }
-
-    /// As [`PageCache::read_ahead`], for a caller that may not even look at so many pages. Without an open file there
-    /// is nothing to read from: the next miss opens it.
-    fn read_ahead_later(self: &Arc<Self>, version: &FileVersion, ahead: Vec<ByteRange>) {
-        if let Some(file) = self.handles.get(version.id()) {
-            let cache = self.clone();
-            self.runtime
-                .spawn(async move { cache.read_ahead(&Opening::Open(file), &ahead) });
-        }
-    }
-
     /// `range` out of the one page it lies in.
     fn slice(&self, page: &Bytes, range: ByteRange) -> Bytes {
         let from = (range.start() % self.page_size.bytes()) as usize;
@@ -356,14 +259,6 @@ impl PageCache {
         }
         bytes.into()
     }
-}
-
-/// A page that a reader missed.
-enum Arrival {
-    /// It has landed meanwhile.
-    Here(Bytes),
-    /// It is on its way.
-    Coming(Waiter<Bytes>),
 }
 
 fn key(version: VersionId, page: u64) -> PageKey {

@@ -159,10 +159,27 @@ async fn an_exhausted_budget_ends_in_a_timeout_for_who_waits_and_frees_itself() 
     }
     assert_eq!(fixture.log().requests(), 1, "the others never had their turn");
     fixture.settle().await;
+    // Who got the turn in the very last moment may have opened the file again; those who had none did not.
+    assert!(fixture.cache.stats().opens <= 2);
     fixture.log().gate.add_permits(1000);
     for reader in 0..100 {
         fixture.read(&file, reader * 64 * KIB, 64 * KIB).await;
     }
+}
+
+#[tokio::test]
+async fn a_version_that_has_gone_is_closed_and_its_pages_stay_true() {
+    let fixture = Fixture::new(CacheConfig::default());
+    let file = fixture.add_random("/a.bin", 1 << 20);
+    fixture.read(&file, 0, 100).await;
+    assert_eq!(fixture.cache.stats().open_files, 1);
+    fixture.cache.invalidate(file.id());
+    assert_eq!(fixture.cache.stats().open_files, 0);
+    fixture.read(&file, 0, 100).await;
+    assert_eq!(fixture.log().requests(), 1, "what is cached needs no file");
+    fixture.log().open_errors.lock().push(ErrorKind::Changed);
+    let error = fixture.try_read(&file, 500_000, 10).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Changed);
 }
 
 #[tokio::test]
