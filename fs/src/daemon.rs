@@ -32,7 +32,7 @@ use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
 use crate::options::DaemonOptions;
 use crate::owner::Ids;
-use crate::sources::{OpenSource, SourceKey};
+use crate::sources::{OpenSource, SourceKey, SourceName};
 use crate::stats::{MountStats, SourceStats, Stats};
 
 /// How long a daemon without any mount waits for the first one.
@@ -54,7 +54,7 @@ pub struct Daemon {
     runtime: Handle,
     started: Instant,
     shared: Shared,
-    sources: Mutex<HashMap<SourceKey, Arc<OpenSource>>>,
+    sources: Mutex<HashMap<SourceName, Arc<OpenSource>>>,
     mounts: Arc<Mounts>,
     /// One request to mount at a time: two for the same place would race.
     mounting: Mutex<()>,
@@ -101,7 +101,7 @@ impl Daemon {
         let _one_at_a_time = self.mounting.lock();
         self.agree(request)?;
         let key = SourceKey::parse(&request.source, &request.options)?;
-        let source = self.source(&key, request)?;
+        let source = self.source(key.source(), request)?;
         let mut plans = Vec::new();
         for path in &request.mount_points {
             let path = mount_point::prepare(path).map_err(|error| one_line(&error))?;
@@ -284,16 +284,16 @@ impl Daemon {
     }
 
     /// The source, shared with the mounts that already show it.
-    fn source(&self, key: &SourceKey, request: &MountRequest) -> Result<Arc<OpenSource>, String> {
+    fn source(&self, name: &SourceName, request: &MountRequest) -> Result<Arc<OpenSource>, String> {
         let mut sources = self.sources.lock();
-        if let Some(open) = sources.get(&key.without_root()) {
+        if let Some(open) = sources.get(name) {
             return Ok(open.clone());
         }
         let memory = (self.options.memory / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN);
         let _inside = self.runtime.enter();
-        let open = OpenSource::new(key, &request.options, memory, Clock::system())?;
+        let open = OpenSource::new(name, &request.options, memory, Clock::system())?;
         let open = Arc::new(open);
-        sources.insert(key.without_root(), open.clone());
+        sources.insert(name.clone(), open.clone());
         Ok(open)
     }
 
