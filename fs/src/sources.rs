@@ -58,9 +58,10 @@ impl SourceKey {
     pub fn parse(url: &str, options: &MountOptions) -> Result<SourceKey, String> {
         let parsed = SourceUrl::parse(url).map_err(|error| format!("source {}", one_line(&error)))?;
         Ok(match parsed {
-            SourceUrl::Local(path) => {
-                SourceKey { source: SourceName::Local(canonical(&path)?), root: SourcePath::root() }
-            }
+            SourceUrl::Local(path) => SourceKey {
+                source: SourceName::Local(canonical(&path)?),
+                root: SourcePath::root(),
+            },
             SourceUrl::Hdfs { authority, path } => SourceKey {
                 source: SourceName::Hdfs {
                     authority,
@@ -105,19 +106,39 @@ impl OpenSource {
         memory_bytes: u64,
         clock: Clock,
     ) -> Result<OpenSource, String> {
-        let deadlines = Deadlines { metadata: options.metadata_deadline, read: options.deadline };
-        let mut layers = SourceOptions { deadlines, ..SourceOptions::default() };
+        let deadlines = Deadlines {
+            metadata: options.metadata_deadline,
+            read: options.deadline,
+        };
+        let mut layers = SourceOptions {
+            deadlines,
+            ..SourceOptions::default()
+        };
         let url = match name {
             SourceName::Local(directory) => SourceUrl::Local(directory.clone()),
-            SourceName::Hdfs { authority, user, hadoop_conf } => {
+            SourceName::Hdfs {
+                authority,
+                user,
+                hadoop_conf,
+            } => {
                 let (user, hadoop_conf) = (user.clone(), hadoop_conf.clone());
-                layers.hdfs = HdfsOptions { user, hadoop_conf, ..layers.hdfs };
-                SourceUrl::Hdfs { authority: authority.clone(), path: SourcePath::root() }
+                layers.hdfs = HdfsOptions {
+                    user,
+                    hadoop_conf,
+                    ..layers.hdfs
+                };
+                SourceUrl::Hdfs {
+                    authority: authority.clone(),
+                    path: SourcePath::root(),
+                }
             }
         };
         let open = url.open(&layers).map_err(|error| one_line(&error))?;
         let namespace = Arc::new(Namespace::new(open.source, memory_bytes, clock));
-        Ok(OpenSource { namespace, counters: open.counters })
+        Ok(OpenSource {
+            namespace,
+            counters: open.counters,
+        })
     }
 
     /// The counters, as JSON.
@@ -140,9 +161,16 @@ mod tests {
         assert_eq!(a.root, SourcePath::parse(b"/a/b").unwrap());
         assert_eq!(a.source(), parse("hdfs://ns1").unwrap().source());
         assert_eq!(parse("file:///").unwrap().root, SourcePath::root());
-        let alice = MountOptions { user: Some("alice".into()), ..MountOptions::default() };
+        let alice = MountOptions {
+            user: Some("alice".into()),
+            ..MountOptions::default()
+        };
         let alice = SourceKey::parse("hdfs://ns1/a/b", &alice).unwrap();
-        assert_ne!(a.source(), alice.source(), "what alice may read is a source of its own");
+        assert_ne!(
+            a.source(),
+            alice.source(),
+            "what alice may read is a source of its own"
+        );
     }
 
     #[test]

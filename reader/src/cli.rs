@@ -76,16 +76,10 @@ fn inspect(args: InspectArgs) -> Result<()> {
     let table = Table::open(args.mounts.target(), args.mounts.options())?;
     let layout = TableLayout::of(&table);
     let text = match args.json {
-        true => {
-            serde_json::to_string_pretty(&layout).map_err(|e| ReadError::Output(e.to_string()))?
-                + "\n"
-        }
+        true => serde_json::to_string_pretty(&layout).map_err(|e| ReadError::Output(e.to_string()))? + "\n",
         false => layout.to_text(),
     };
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(written)
+    io::stdout().lock().write_all(text.as_bytes()).map_err(written)
 }
 
 fn sample(args: SampleArgs) -> Result<()> {
@@ -102,10 +96,7 @@ fn sample(args: SampleArgs) -> Result<()> {
             "{}: {rows} rows, {values} values, all as written; {bytes} bytes read\n",
             path.display()
         );
-        return io::stdout()
-            .lock()
-            .write_all(line.as_bytes())
-            .map_err(written);
+        return io::stdout().lock().write_all(line.as_bytes()).map_err(written);
     }
     let rows = args.rows.unwrap_or_default();
     let options = SampleOptions {
@@ -115,15 +106,8 @@ fn sample(args: SampleArgs) -> Result<()> {
         force: args.force,
     };
     sample::write(&path, options)?;
-    let line = format!(
-        "{}: {rows} rows written, seed {}\n",
-        path.display(),
-        args.seed
-    );
-    io::stdout()
-        .lock()
-        .write_all(line.as_bytes())
-        .map_err(written)
+    let line = format!("{}: {rows} rows written, seed {}\n", path.display(), args.seed);
+    io::stdout().lock().write_all(line.as_bytes()).map_err(written)
 }
 
 fn open(args: &TargetArgs) -> Result<Table> {

@@ -106,9 +106,7 @@ pub enum ReadError {
         remedy: &'static str,
     },
     /// The deadline passed.
-    #[error(
-        "the deadline of {seconds} s passed while {doing}; raise --deadline or ask for fewer rows"
-    )]
+    #[error("the deadline of {seconds} s passed while {doing}; raise --deadline or ask for fewer rows")]
     Deadline {
         /// How long was allowed.
         seconds: f64,

@@ -60,11 +60,7 @@ pub struct Fetched {
 impl Fetched {
     /// From sorted, disjoint extents with their bytes.
     pub fn new(extents: Vec<(Range<u64>, Bytes)>) -> Fetched {
-        debug_assert!(
-            extents
-                .windows(2)
-                .all(|pair| pair[0].0.end <= pair[1].0.start)
-        );
+        debug_assert!(extents.windows(2).all(|pair| pair[0].0.end <= pair[1].0.start));
         Fetched { extents }
     }
 
@@ -77,9 +73,7 @@ impl Fetched {
 
     /// What was fetched from `start` on without a gap.
     pub fn from(&self, start: u64) -> Option<Bytes> {
-        let after = self
-            .extents
-            .partition_point(|(extent, _)| extent.start <= start);
+        let after = self.extents.partition_point(|(extent, _)| extent.start <= start);
         let (extent, bytes) = self.extents.get(after.checked_sub(1)?)?;
         (start <= extent.end).then(|| bytes.slice((start - extent.start) as usize..))
     }
@@ -147,13 +141,7 @@ impl Fetcher {
             .iter()
             .zip(bytes)
             .map(|((_, extents), bytes)| {
-                Fetched::new(
-                    extents
-                        .iter()
-                        .cloned()
-                        .zip(bytes.into_iter().flatten())
-                        .collect(),
-                )
+                Fetched::new(extents.iter().cloned().zip(bytes.into_iter().flatten()).collect())
             })
             .collect())
     }
@@ -328,9 +316,7 @@ mod tests {
         let fetcher = Fetcher::new(2);
         let deadline = Deadline::starting_now(None);
         let extents = [0..10, 20..30, 50..51, 90..100];
-        let first = fetcher
-            .fetch(&[(file.clone(), &extents)], &[], deadline)
-            .unwrap();
+        let first = fetcher.fetch(&[(file.clone(), &extents)], &[], deadline).unwrap();
         assert_eq!(counts.reads(), 4);
         for extent in &extents {
             assert_eq!(
@@ -371,9 +357,9 @@ mod tests {
         let gate = Arc::new(Mutex::new(()));
         let held = gate.lock();
         let hang = gate.clone();
-        let file = file(Opener::new(move |_| {
-            Ok(Box::new(Hanging(hang.clone())) as Box<_>)
-        }));
+        let file = file(Opener::new(
+            move |_| Ok(Box::new(Hanging(hang.clone())) as Box<_>),
+        ));
         let fetcher = Fetcher::new(2);
         let soon = Deadline::starting_now(Some(Duration::from_millis(20)));
         let error = fetcher

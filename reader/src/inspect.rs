@@ -135,13 +135,7 @@ fn write_columns(out: &mut String, columns: &[ColumnLayout]) {
             c.encodings.join(","),
         ]);
     }
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|l| l[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |column: usize| lines.iter().map(|l| l[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 8] = std::array::from_fn(width);
     for line in &lines {
         let cells = line

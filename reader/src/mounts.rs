@@ -107,9 +107,7 @@ pub struct Opener(Arc<dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync
 
 impl Opener {
     /// Opens by `open`.
-    pub fn new(
-        open: impl Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync + 'static,
-    ) -> Opener {
+    pub fn new(open: impl Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync + 'static) -> Opener {
         Opener(Arc::new(open))
     }
 
@@ -287,8 +285,7 @@ mod tests {
 
     fn on(mounts: usize, spread: Spread) -> MountedFile {
         let roots = (0..mounts).map(|m| PathBuf::from(format!("/m{m}")));
-        let opener =
-            Opener::new(|_| Ok(Box::new(MemoryFile(Bytes::from_static(&[7; 100]))) as Box<_>));
+        let opener = Opener::new(|_| Ok(Box::new(MemoryFile(Bytes::from_static(&[7; 100]))) as Box<_>));
         MountedFile::open(&Target::on_mounts(roots, "a/b.parquet"), spread, opener).unwrap()
     }
 
@@ -297,10 +294,7 @@ mod tests {
         let target = Target::on_mounts(["/m0".into(), "/m1".into()], "/a/b");
         assert_eq!(target.paths(), [PathBuf::from("/m0/a/b"), "/m1/a/b".into()]);
         assert_eq!(Target::from("/a/b").paths(), [PathBuf::from("/a/b")]);
-        assert_eq!(
-            Target::on_mounts([], "/a/b").first_path(),
-            PathBuf::from("/a/b")
-        );
+        assert_eq!(Target::on_mounts([], "/a/b").first_path(), PathBuf::from("/a/b"));
     }
 
     #[test]
@@ -309,10 +303,7 @@ mod tests {
         let mut used = [false; 4];
         for offset in 0..200 {
             assert_eq!(file.mount_for(offset), file.mount_for(offset));
-            assert_eq!(
-                file.mount_for(offset),
-                on(4, Spread::Hash).mount_for(offset)
-            );
+            assert_eq!(file.mount_for(offset), on(4, Spread::Hash).mount_for(offset));
             used[file.mount_for(offset)] = true;
         }
         assert_eq!(used, [true; 4]);
@@ -333,10 +324,7 @@ mod tests {
         let target = Target::on_mounts(["/m0".into(), "/m1".into()], "f");
         let file = MountedFile::open(&target, Spread::RoundRobin, opener).unwrap();
         assert!(file.read(0, 0..10).is_ok());
-        assert!(matches!(
-            file.read(1, 0..10),
-            Err(ReadError::Changed { .. })
-        ));
+        assert!(matches!(file.read(1, 0..10), Err(ReadError::Changed { .. })));
     }
 
     #[test]
@@ -344,10 +332,7 @@ mod tests {
         let file = on(2, Spread::Hash);
         file.close();
         assert_eq!(file.read(1, 3..5).unwrap(), [7, 7][..]);
-        assert!(matches!(
-            file.read(1, 99..101),
-            Err(ReadError::Changed { .. })
-        ));
+        assert!(matches!(file.read(1, 99..101), Err(ReadError::Changed { .. })));
         file.check_unchanged().unwrap();
     }
 }

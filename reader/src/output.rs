@@ -72,9 +72,7 @@ impl<W: Write> RowWriter<W> {
                 text::write_csv_header(&mut out, schema)?;
                 Kind::Csv(out)
             }
-            Output::Arrow => Kind::Arrow(Box::new(
-                StreamWriter::try_new(out, schema).map_err(from_arrow)?,
-            )),
+            Output::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(out, schema).map_err(from_arrow)?)),
         }))
     }
 
@@ -91,9 +89,7 @@ impl<W: Write> RowWriter<W> {
     /// Ends the output.
     pub fn finish(self) -> Result<()> {
         match self.0 {
-            Kind::Table(mut out) | Kind::Json(mut out) | Kind::Csv(mut out) => {
-                out.flush().map_err(written)
-            }
+            Kind::Table(mut out) | Kind::Json(mut out) | Kind::Csv(mut out) => out.flush().map_err(written),
             Kind::Arrow(mut out) => out.finish().map_err(from_arrow),
         }
     }

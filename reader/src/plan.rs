@@ -147,11 +147,7 @@ impl LookupPlan {
         coalesce: Coalesce,
     ) -> Result<LookupPlan, RowsAbsent> {
         let row_count = row_map.row_count();
-        let absent: Vec<_> = rows
-            .iter()
-            .copied()
-            .filter(|row| row.0 >= row_count)
-            .collect();
+        let absent: Vec<_> = rows.iter().copied().filter(|row| row.0 >= row_count).collect();
         if !absent.is_empty() {
             return Err(RowsAbsent(absent));
         }
@@ -163,8 +159,7 @@ impl LookupPlan {
         let mut rest = &wanted[..];
         while let Some(first) = rest.first() {
             let file = row_map.file_of(*first);
-            let (here, after) =
-                rest.split_at(rest.partition_point(|row| *row < row_map.0[file + 1]));
+            let (here, after) = rest.split_at(rest.partition_point(|row| *row < row_map.0[file + 1]));
             let local: Vec<u64> = here.iter().map(|row| row - row_map.0[file]).collect();
             plan.files
                 .push(plan_file(file, &local, &files[file], columns, coalesce));

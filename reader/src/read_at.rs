@@ -45,14 +45,10 @@ impl FileIdentity {
         match (self, other) {
             (
                 FileIdentity::Attributes {
-                    len: a,
-                    mtime_ns: b,
-                    ..
+                    len: a, mtime_ns: b, ..
                 },
                 FileIdentity::Attributes {
-                    len: c,
-                    mtime_ns: d,
-                    ..
+                    len: c, mtime_ns: d, ..
                 },
             ) => a == c && b == d,
             _ => self == other,
@@ -103,10 +99,7 @@ impl PreadFile {
             .open(path)?;
         let attributes = file.metadata()?;
         if !attributes.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let identity = match version_of(&file)? {
             Some(version) => FileIdentity::Version(version),
@@ -125,8 +118,7 @@ fn from_attributes(attributes: &std::fs::Metadata) -> FileIdentity {
         dev: attributes.dev(),
         ino: attributes.ino(),
         len: attributes.len(),
-        mtime_ns: i128::from(attributes.mtime()) * 1_000_000_000
-            + i128::from(attributes.mtime_nsec()),
+        mtime_ns: i128::from(attributes.mtime()) * 1_000_000_000 + i128::from(attributes.mtime_nsec()),
     }
 }
 
@@ -135,22 +127,14 @@ fn version_of(file: &File) -> io::Result<Option<[u8; 16]>> {
     let mut version = [0u8; 16];
     // SAFETY: the descriptor is open for the length of the call, and a kernel that knows the number
     // writes the 16 bytes that the number says, into a buffer of 16 bytes.
-    let answer = unsafe {
-        libc::ioctl(
-            file.as_raw_fd(),
-            LOOKUPFS_IOC_VERSION as _,
-            version.as_mut_ptr(),
-        )
-    };
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), LOOKUPFS_IOC_VERSION as _, version.as_mut_ptr()) };
     if answer >= 0 {
         return Ok(Some(version));
     }
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         // ENOSYS and EOPNOTSUPP are how some FUSE filesystems refuse, EINVAL how some others do.
-        Some(libc::ENOTTY | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM) => {
-            Ok(None)
-        }
+        Some(libc::ENOTTY | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::EPERM) => Ok(None),
         _ => Err(error),
     }
 }

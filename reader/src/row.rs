@@ -65,9 +65,8 @@ impl Rows {
                     "line {number} of the row ids is longer than {LINE_BYTES_MAX} bytes; write one id a line"
                 )));
             }
-            let text = std::str::from_utf8(&line).map_err(|_| {
-                ReadError::Invalid(format!("line {number} of the row ids is not text"))
-            })?;
+            let text = std::str::from_utf8(&line)
+                .map_err(|_| ReadError::Invalid(format!("line {number} of the row ids is not text")))?;
             if !text.trim().is_empty() {
                 rows.add(text.trim())
                     .map_err(|e| ReadError::Invalid(format!("line {number}: {e}")))?;
@@ -139,11 +138,7 @@ impl FromStr for RowRange {
                 "'{text}': write A..B (B is excluded)"
             )));
         };
-        let start = if start.is_empty() {
-            0
-        } else {
-            number(start, text)?
-        };
+        let start = if start.is_empty() { 0 } else { number(start, text)? };
         let end = if end.is_empty() {
             None
         } else {
@@ -177,12 +172,7 @@ mod tests {
     use super::*;
 
     fn ids(text: &str) -> Vec<u64> {
-        text.parse::<Rows>()
-            .unwrap()
-            .ids()
-            .iter()
-            .map(|r| r.0)
-            .collect()
+        text.parse::<Rows>().unwrap().ids().iter().map(|r| r.0).collect()
     }
 
     #[test]

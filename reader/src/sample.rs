@@ -41,9 +41,7 @@ impl FromStr for Shape {
         match text {
             "narrow" => Ok(Shape::Narrow),
             "wide" => Ok(Shape::Wide),
-            _ => Err(ReadError::Invalid(format!(
-                "'{text}': write narrow or wide"
-            ))),
+            _ => Err(ReadError::Invalid(format!("'{text}': write narrow or wide"))),
         }
     }
 }

@@ -164,10 +164,7 @@ impl Table {
 
     /// The columns of `projection`.
     pub fn projected_schema(&self, projection: &Projection) -> Result<SchemaRef> {
-        Ok(self.0.files[0]
-            .parquet
-            .project(projection.0.as_deref())?
-            .schema)
+        Ok(self.0.files[0].parquet.project(projection.0.as_deref())?.schema)
     }
 
     /// Rows in all files. Row ids are smaller than this.
@@ -203,12 +200,7 @@ impl Table {
     }
 
     /// As [`Table::get`], with a choice of what becomes of row ids that do not exist.
-    pub fn get_with(
-        &self,
-        rows: &[RowId],
-        projection: &Projection,
-        missing: Missing,
-    ) -> Result<RecordBatch> {
+    pub fn get_with(&self, rows: &[RowId], projection: &Projection, missing: Missing) -> Result<RecordBatch> {
         let deadline = Deadline::starting_now(self.0.options.deadline);
         self.0
             .lookup(rows, projection, missing, deadline, &mut Kept::default())
@@ -256,11 +248,7 @@ impl Inner {
     fn absent(&self, rows: &[RowId]) -> ReadError {
         ReadError::RowsAbsent {
             path: self.path.clone(),
-            rows: rows
-                .iter()
-                .take(ABSENT_NAMED_MAX)
-                .map(|row| row.0)
-                .collect(),
+            rows: rows.iter().take(ABSENT_NAMED_MAX).map(|row| row.0).collect(),
             row_count: self.row_map.row_count(),
         }
     }
@@ -343,10 +331,7 @@ impl Inner {
     }
 
     /// `None` if a page index turned out to be wrong.
-    #[expect(
-        clippy::type_complexity,
-        reason = "the two halves are used apart, once"
-    )]
+    #[expect(clippy::type_complexity, reason = "the two halves are used apart, once")]
     fn try_lookup(
         &self,
         rows: &[RowId],
@@ -361,11 +346,7 @@ impl Inner {
             LookupPlan::new(rows, &self.row_map, &files, &columns.leaves, coalesce)
                 .map_err(|RowsAbsent(rows)| self.absent(&rows))
         })?;
-        self.check_size(
-            "these rows",
-            plan.fetch_bytes(),
-            self.options.max_fetch_bytes,
-        )?;
+        self.check_size("these rows", plan.fetch_bytes(), self.options.max_fetch_bytes)?;
         let fetched = self.timed(Stage::Fetch, || self.fetch(&plan, kept, deadline))?;
         for file in &plan.files {
             self.files[file.file].mounted.check_unchanged()?;
@@ -386,12 +367,7 @@ impl Inner {
                 .collect::<Result<_>>()
                 .map(Some)
         })?;
-        kept.0 = plan
-            .files
-            .iter()
-            .map(|file| file.file)
-            .zip(fetched)
-            .collect();
+        kept.0 = plan.files.iter().map(|file| file.file).zip(fetched).collect();
         let Some(batches) = batches else {
             return Ok(None);
         };
@@ -401,11 +377,7 @@ impl Inner {
         };
         let bytes = batch.get_array_memory_size() as u64;
         let expected = bytes / (plan.row_count().max(1) as u64) * rows.len() as u64;
-        self.check_size(
-            "the result",
-            bytes.max(expected),
-            self.options.max_result_bytes,
-        )?;
+        self.check_size("the result", bytes.max(expected), self.options.max_result_bytes)?;
         Ok(Some((batch, plan.order)))
     }
 
@@ -477,20 +449,13 @@ impl Inner {
         };
         guarded(&self.path, "ordering rows", || {
             let Some(places) = places else {
-                return Ok(batch_of(
-                    schema,
-                    batch.columns().to_vec(),
-                    batch.num_rows(),
-                )?);
+                return Ok(batch_of(schema, batch.columns().to_vec(), batch.num_rows())?);
             };
             let columns = batch
                 .columns()
                 .iter()
                 .map(|column| match column.is_empty() {
-                    true => Ok(arrow_array::new_null_array(
-                        column.data_type(),
-                        places.len(),
-                    )),
+                    true => Ok(arrow_array::new_null_array(column.data_type(), places.len())),
                     false => take(column, &places, None),
                 })
                 .collect::<Result<Vec<_>, _>>()?;

@@ -13,16 +13,9 @@ fn get_returns_every_recorded_value_of_every_fixture() {
         let expected = expected(&fixture);
         let name = fixture.file_name().unwrap().to_str().unwrap().to_owned();
         let table = open(&fixture.join("data.parquet"));
-        assert_eq!(
-            table.row_count(),
-            expected["rows"].as_u64().unwrap(),
-            "{name}"
-        );
+        assert_eq!(table.row_count(), expected["rows"].as_u64().unwrap(), "{name}");
         let columns = expected["columns"].as_array().unwrap();
-        let names: Vec<_> = columns
-            .iter()
-            .map(|c| c["name"].as_str().unwrap())
-            .collect();
+        let names: Vec<_> = columns.iter().map(|c| c["name"].as_str().unwrap()).collect();
         let schema = table.schema().clone();
         assert_eq!(
             schema.fields().iter().map(|f| f.name()).collect::<Vec<_>>(),
@@ -96,17 +89,8 @@ fn each_column_alone_and_any_two_in_any_order() {
         if table.row_count() == 0 {
             continue;
         }
-        let ids = rows(
-            (0..table.row_count())
-                .step_by(97)
-                .chain([table.row_count() - 1]),
-        );
-        let names: Vec<_> = table
-            .schema()
-            .fields()
-            .iter()
-            .map(|f| f.name().clone())
-            .collect();
+        let ids = rows((0..table.row_count()).step_by(97).chain([table.row_count() - 1]));
+        let names: Vec<_> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
         for (number, name) in names.iter().enumerate() {
             let other = (number * 7 + 3) % names.len();
             let chosen = if other == number {
@@ -200,9 +184,7 @@ fn missing_rows_are_errors_nulls_or_left_out() {
             assert_eq!(&column.slice(row, 1), &want.slice(from, 1));
         }
     }
-    let none = table
-        .get_with(&rows([9999]), &columns, Missing::Null)
-        .unwrap();
+    let none = table.get_with(&rows([9999]), &columns, Missing::Null).unwrap();
     assert!(none.num_rows() == 1 && none.columns().iter().all(|c| c.is_null(0)));
     assert_eq!(
         table
@@ -220,11 +202,7 @@ fn nested_paths_read_only_the_fields_they_name() {
     let table = open(&path);
     let all = plain_read(std::fs::read(&path).unwrap().into(), None, None).unwrap();
     let ids = rows([0, 1099, 1100, 2499, 12]);
-    let get = |paths: &[&str]| {
-        table
-            .get(&ids, &Projection::columns(paths.to_vec()))
-            .unwrap()
-    };
+    let get = |paths: &[&str]| table.get(&ids, &Projection::columns(paths.to_vec())).unwrap();
     // Leaves: id 0, ints 1, tags 2, s.a 3, s.b 4, s.in.x 5, s.in.y 6, m 7-8, ls.k 9, ls.v 10, flat 11.
     let want = |leaves: &[usize], order: &[usize]| {
         let bytes = std::fs::read(&path).unwrap().into();
@@ -236,11 +214,7 @@ fn nested_paths_read_only_the_fields_they_name() {
             &ids,
         )
     };
-    assert_same(
-        "s.in.x,id",
-        &get(&["s.in.x", "id"]),
-        &want(&[0, 5], &[1, 0]),
-    );
+    assert_same("s.in.x,id", &get(&["s.in.x", "id"]), &want(&[0, 5], &[1, 0]));
     assert_same(
         "s.b,flat,s.a",
         &get(&["s.b", "flat", "s.a"]),
@@ -249,11 +223,7 @@ fn nested_paths_read_only_the_fields_they_name() {
     assert_same("ls.v", &get(&["ls.v"]), &want(&[10], &[0]));
     assert_same("ls long", &get(&["ls.list.element.v"]), &want(&[10], &[0]));
     assert_same("m.value", &get(&["m.value"]), &want(&[7, 8], &[0]));
-    assert_same(
-        "s",
-        &get(&["s", "s.a"]),
-        &pick(&all.project(&[3]).unwrap(), &ids),
-    );
+    assert_same("s", &get(&["s", "s.a"]), &pick(&all.project(&[3]).unwrap(), &ids));
     let error = table
         .get(&ids, &Projection::columns(["s.inn"]))
         .unwrap_err()

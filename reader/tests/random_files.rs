@@ -5,13 +5,12 @@ mod support;
 use std::sync::Arc;
 
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, Int64Builder, LargeBinaryBuilder, ListBuilder, MapBuilder,
-    StringBuilder,
+    BooleanBuilder, Float64Builder, Int64Builder, LargeBinaryBuilder, ListBuilder, MapBuilder, StringBuilder,
 };
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    Array, ArrayRef, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float32Array,
-    Int32Array, RecordBatch, StringViewArray, StructArray, TimestampMillisecondArray, UInt16Array,
+    Array, ArrayRef, Decimal128Array, DictionaryArray, FixedSizeBinaryArray, Float32Array, Int32Array,
+    RecordBatch, StringViewArray, StructArray, TimestampMillisecondArray, UInt16Array,
 };
 use arrow_schema::{DataType, Field};
 use lookupfs_reader::plan::Coalesce;
@@ -67,19 +66,15 @@ fn column(kind: u64, rows: usize, r: &mut Seeded) -> (Field, ArrayRef) {
         }
         5 => {
             let mut b = LargeBinaryBuilder::new();
-            (0..rows)
-                .for_each(|_| b.append_option(opt(r).map(|v| vec![v as u8; (v % 40) as usize])));
+            (0..rows).for_each(|_| b.append_option(opt(r).map(|v| vec![v as u8; (v % 40) as usize])));
             Arc::new(b.finish())
         }
         6 => {
-            let values: Decimal128Array = (0..rows)
-                .map(|_| opt(r).map(|v| i128::from(v as u32)))
-                .collect();
+            let values: Decimal128Array = (0..rows).map(|_| opt(r).map(|v| i128::from(v as u32))).collect();
             Arc::new(values.with_precision_and_scale(20, 3).unwrap())
         }
         7 => {
-            let values: TimestampMillisecondArray =
-                (0..rows).map(|_| opt(r).map(|v| v as i64)).collect();
+            let values: TimestampMillisecondArray = (0..rows).map(|_| opt(r).map(|v| v as i64)).collect();
             Arc::new(values.with_timezone("Asia/Tokyo"))
         }
         8 => {
@@ -112,11 +107,7 @@ fn column(kind: u64, rows: usize, r: &mut Seeded) -> (Field, ArrayRef) {
             let (b_field, b) = column(9, rows, r);
             let valid = (0..rows).map(|_| opt(r).is_some()).collect::<Vec<_>>();
             let fields = vec![a_field.with_name("a"), b_field.with_name("b")];
-            Arc::new(StructArray::new(
-                fields.into(),
-                vec![a, b],
-                Some(valid.into()),
-            ))
+            Arc::new(StructArray::new(fields.into(), vec![a, b], Some(valid.into())))
         }
         12 => {
             let values: Vec<_> = (0..rows).map(|_| opt(r).map(|v| text(v % 20))).collect();
@@ -128,11 +119,7 @@ fn column(kind: u64, rows: usize, r: &mut Seeded) -> (Field, ArrayRef) {
                 .map(|_| opt(r).map(|v| v as u16))
                 .collect::<UInt16Array>(),
         ),
-        _ if r.below(2) == 0 => Arc::new(
-            (0..rows)
-                .map(|_| opt(r).map(text))
-                .collect::<StringViewArray>(),
-        ),
+        _ if r.below(2) == 0 => Arc::new((0..rows).map(|_| opt(r).map(text)).collect::<StringViewArray>()),
         _ => Arc::new(
             (0..rows)
                 .map(|_| opt(r).map(|v| v as f32))
@@ -171,9 +158,7 @@ fn properties(batch: &RecordBatch, r: &mut Seeded) -> WriterProperties {
                 EnabledStatistics::Page,
             ][r.below(3) as usize],
         )
-        .set_writer_version(
-            [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0][r.below(2) as usize],
-        );
+        .set_writer_version([WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0][r.below(2) as usize]);
     for field in batch.schema().fields() {
         let encodings = match field.data_type() {
             DataType::Int64 | DataType::Int32 => {
@@ -219,8 +204,7 @@ fn write(seed: u64) -> (Vec<u8>, usize) {
     let schema = Arc::new(arrow_schema::Schema::new(fields));
     let batch = RecordBatch::try_new(schema.clone(), arrays).unwrap();
     let mut bytes = Vec::new();
-    let mut writer =
-        ArrowWriter::try_new(&mut bytes, schema, Some(properties(&batch, &mut r))).unwrap();
+    let mut writer = ArrowWriter::try_new(&mut bytes, schema, Some(properties(&batch, &mut r))).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     (bytes, rows)

@@ -143,11 +143,17 @@ impl HdfsSource {
             namenodes_key,
             namenodes,
         };
+        // What one user may read is not shown to another: the user is part of the source's name, and so of every key.
+        let user = options
+            .user
+            .as_ref()
+            .map(|user| format!("{user}@"))
+            .unwrap_or_default();
         // A little earlier than whoever waits with the same deadline, so that a silent NameNode is noticed here.
         let deadline = options.metadata_deadline * 9 / 10;
         Ok(HdfsSource {
             shared: Arc::new(Shared {
-                id: SourceId::new(format!("hdfs://{}", authority.to_lowercase())),
+                id: SourceId::new(format!("hdfs://{user}{}", authority.to_lowercase())),
                 namenodes: Namenodes::new(plan, deadline)?,
                 read_deadline: options.read_deadline,
                 reader_age_max: options.reader_age_max,

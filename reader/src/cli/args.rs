@@ -207,9 +207,7 @@ impl FromStr for Missing {
             "error" => Ok(Missing::Error),
             "null" => Ok(Missing::Null),
             "skip" => Ok(Missing::Skip),
-            _ => Err(ReadError::Invalid(format!(
-                "'{text}': write error, null or skip"
-            ))),
+            _ => Err(ReadError::Invalid(format!("'{text}': write error, null or skip"))),
         }
     }
 }
@@ -222,9 +220,7 @@ impl FromStr for ByteSize {
     type Err = ReadError;
 
     fn from_str(text: &str) -> Result<ByteSize> {
-        let digits = text
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len());
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let shift = match unit
             .to_ascii_lowercase()

@@ -114,9 +114,7 @@ impl ParquetFile {
 
     /// Rows of all row groups.
     pub(crate) fn row_count(&self) -> u64 {
-        (0..self.row_groups())
-            .map(|row_group| self.rows(row_group))
-            .sum()
+        (0..self.row_groups()).map(|row_group| self.rows(row_group)).sum()
     }
 
     /// Bytes a row of these columns takes on average once decoded, by what the footer states.
@@ -140,10 +138,7 @@ impl ParquetFile {
         let (leaves, roots) = match paths {
             None => {
                 let roots = self.schema().fields().len();
-                (
-                    (0..descriptor.num_columns()).collect(),
-                    (0..roots).collect(),
-                )
+                ((0..descriptor.num_columns()).collect(), (0..roots).collect())
             }
             Some(paths) => self.resolve(paths)?,
         };
@@ -264,17 +259,15 @@ impl ParquetFile {
         };
         let (row_groups, selection) = self.selection(plan);
         let batch = guarded(&self.path, "decoding rows", || {
-            let mask =
-                ProjectionMask::leaves(self.arrow.parquet_schema(), columns.leaves.iter().copied());
-            let reader =
-                ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.arrow.clone())
-                    .with_row_groups(row_groups)
-                    .with_projection(mask)
-                    .with_row_selection(selection)
-                    // A mask would read the data pages between two wanted rows.
-                    .with_row_selection_policy(RowSelectionPolicy::Selectors)
-                    .with_batch_size(rows)
-                    .build()?;
+            let mask = ProjectionMask::leaves(self.arrow.parquet_schema(), columns.leaves.iter().copied());
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.arrow.clone())
+                .with_row_groups(row_groups)
+                .with_projection(mask)
+                .with_row_selection(selection)
+                // A mask would read the data pages between two wanted rows.
+                .with_row_selection_policy(RowSelectionPolicy::Selectors)
+                .with_batch_size(rows)
+                .build()?;
             let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
             let batch = match &batches[..] {
                 [] => return Ok(RecordBatch::new_empty(columns.schema.clone())),
@@ -286,10 +279,7 @@ impl ParquetFile {
         if batch.num_rows() != rows {
             return Err(ReadError::corrupt(
                 &self.path,
-                format!(
-                    "decoding rows: {rows} rows planned, {} found",
-                    batch.num_rows()
-                ),
+                format!("decoding rows: {rows} rows planned, {} found", batch.num_rows()),
             ));
         }
         RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
@@ -301,16 +291,12 @@ impl ParquetFile {
         let mut ranges = Vec::new();
         let mut start = 0;
         for row_group in &plan.row_groups {
-            let shift =
-                |range: &Range<u64>| start + range.start as usize..start + range.end as usize;
+            let shift = |range: &Range<u64>| start + range.start as usize..start + range.end as usize;
             ranges.extend(row_group.rows.iter().map(shift));
             start += self.rows(row_group.row_group) as usize;
         }
         let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), start);
-        (
-            plan.row_groups.iter().map(|g| g.row_group).collect(),
-            selection,
-        )
+        (plan.row_groups.iter().map(|g| g.row_group).collect(), selection)
     }
 }
 
@@ -365,9 +351,7 @@ impl ChunkReader for FetchedReader {
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
         let bytes = self.fetched.from(start).filter(|bytes| !bytes.is_empty());
-        Ok(bytes
-            .ok_or_else(|| pages::outside_of_plan(start, 0))?
-            .reader())
+        Ok(bytes.ok_or_else(|| pages::outside_of_plan(start, 0))?.reader())
     }
 
     fn get_bytes(&self, start: u64, len: usize) -> parquet::errors::Result<Bytes> {

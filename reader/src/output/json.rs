@@ -45,19 +45,13 @@ pub(super) fn write_lines(out: &mut impl Write, batch: &RecordBatch) -> Result<(
 
 /// Appends one cell as JSON.
 pub fn write_cell(out: &mut String, array: &dyn Array, row: usize) -> Result<()> {
-    if array
-        .logical_nulls()
-        .is_some_and(|nulls| nulls.is_null(row))
-    {
+    if array.logical_nulls().is_some_and(|nulls| nulls.is_null(row)) {
         out.push_str("null");
         return Ok(());
     }
     match array.data_type() {
         DataType::Boolean => push(out, array.as_boolean().value(row)),
-        DataType::Float16 => write_float(
-            out,
-            f32::from(array.as_primitive::<Float16Type>().value(row)),
-        ),
+        DataType::Float16 => write_float(out, f32::from(array.as_primitive::<Float16Type>().value(row))),
         DataType::Float32 => write_float(out, array.as_primitive::<Float32Type>().value(row)),
         DataType::Float64 => write_float(out, array.as_primitive::<Float64Type>().value(row)),
         DataType::List(_) => write_items(out, array.as_list::<i32>().value(row))?,
@@ -153,8 +147,7 @@ pub(super) fn write_date(out: &mut String, days: i64) {
     // Civil-from-days: eras of 400 years that begin on 1 March, so that the leap day comes last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
@@ -223,14 +216,8 @@ mod tests {
 
     #[test]
     fn scalars() {
-        assert_eq!(
-            cell(Int64Array::from(vec![i64::MIN])),
-            "-9223372036854775808"
-        );
-        assert_eq!(
-            cell(UInt64Array::from(vec![u64::MAX])),
-            "18446744073709551615"
-        );
+        assert_eq!(cell(Int64Array::from(vec![i64::MIN])), "-9223372036854775808");
+        assert_eq!(cell(UInt64Array::from(vec![u64::MAX])), "18446744073709551615");
         assert_eq!(cell(Int8Array::from(vec![None])), "null");
         assert_eq!(cell(BooleanArray::from(vec![true])), "true");
         assert_eq!(cell(BinaryArray::from(vec![&[0u8, 0xAB][..]])), "\"00ab\"");
@@ -253,10 +240,7 @@ mod tests {
         }
         assert_eq!(cell(Float32Array::from(vec![0.1])), "0.1");
         assert_eq!(cell(Float64Array::from(vec![f64::NAN])), "\"NaN\"");
-        assert_eq!(
-            cell(Float32Array::from(vec![f32::NEG_INFINITY])),
-            "\"-Infinity\""
-        );
+        assert_eq!(cell(Float32Array::from(vec![f32::NEG_INFINITY])), "\"-Infinity\"");
     }
 
     #[test]
@@ -276,10 +260,7 @@ mod tests {
         );
         let last = cell(TimestampNanosecondArray::from(vec![i64::MAX]));
         assert_eq!(last, "\"2262-04-11T23:47:16.854775807\"");
-        assert_eq!(
-            cell(Time32MillisecondArray::from(vec![1])),
-            "\"00:00:00.001\""
-        );
+        assert_eq!(cell(Time32MillisecondArray::from(vec![1])), "\"00:00:00.001\"");
     }
 
     #[test]

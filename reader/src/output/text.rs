@@ -63,10 +63,7 @@ pub(super) fn write_scalar(out: &mut String, array: &dyn Array, row: usize) -> R
 fn write_temporal(out: &mut String, array: &dyn Array, row: usize, kind: &DataType) -> Result<()> {
     match kind {
         DataType::Date32 => {
-            json::write_date(
-                out,
-                i64::from(array.as_primitive::<Date32Type>().value(row)),
-            );
+            json::write_date(out, i64::from(array.as_primitive::<Date32Type>().value(row)));
         }
         DataType::Date64 => {
             let ms = array.as_primitive::<Date64Type>().value(row);
@@ -89,12 +86,8 @@ fn write_temporal(out: &mut String, array: &dyn Array, row: usize, kind: &DataTy
         DataType::Timestamp(unit, zone) => {
             let value = match unit {
                 TimeUnit::Second => array.as_primitive::<TimestampSecondType>().value(row),
-                TimeUnit::Millisecond => {
-                    array.as_primitive::<TimestampMillisecondType>().value(row)
-                }
-                TimeUnit::Microsecond => {
-                    array.as_primitive::<TimestampMicrosecondType>().value(row)
-                }
+                TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().value(row),
+                TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().value(row),
                 TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().value(row),
             };
             json::write_timestamp(out, value, *unit, zone.is_some());
@@ -102,18 +95,9 @@ fn write_temporal(out: &mut String, array: &dyn Array, row: usize, kind: &DataTy
         DataType::Duration(unit) => {
             let (value, unit) = match unit {
                 TimeUnit::Second => (array.as_primitive::<DurationSecondType>().value(row), "s"),
-                TimeUnit::Millisecond => (
-                    array.as_primitive::<DurationMillisecondType>().value(row),
-                    "ms",
-                ),
-                TimeUnit::Microsecond => (
-                    array.as_primitive::<DurationMicrosecondType>().value(row),
-                    "us",
-                ),
-                TimeUnit::Nanosecond => (
-                    array.as_primitive::<DurationNanosecondType>().value(row),
-                    "ns",
-                ),
+                TimeUnit::Millisecond => (array.as_primitive::<DurationMillisecondType>().value(row), "ms"),
+                TimeUnit::Microsecond => (array.as_primitive::<DurationMicrosecondType>().value(row), "us"),
+                TimeUnit::Nanosecond => (array.as_primitive::<DurationNanosecondType>().value(row), "ns"),
             };
             let _ = write!(out, "{value}{unit}");
         }
@@ -128,11 +112,7 @@ fn write_temporal(out: &mut String, array: &dyn Array, row: usize, kind: &DataTy
             }
             IntervalUnit::MonthDayNano => {
                 let v = array.as_primitive::<IntervalMonthDayNanoType>().value(row);
-                let _ = write!(
-                    out,
-                    "{} months {} days {} ns",
-                    v.months, v.days, v.nanoseconds
-                );
+                let _ = write!(out, "{} months {} days {} ns", v.months, v.days, v.nanoseconds);
             }
         },
         kind => return Err(no_text_for(kind)),
@@ -227,13 +207,7 @@ fn write_table_part(out: &mut impl Write, batch: &RecordBatch) -> Result<()> {
     }
     let widths: Vec<usize> = columns
         .iter()
-        .map(|cells| {
-            cells
-                .iter()
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
+        .map(|cells| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0))
         .collect();
     for line in 0..=batch.num_rows() {
         let mut text = String::new();

@@ -34,10 +34,7 @@ impl Layout for Model {
     }
 
     fn data_pages(&self, row_group: usize, column: usize) -> Option<usize> {
-        self.0[row_group].columns[column]
-            .pages
-            .as_ref()
-            .map(Vec::len)
+        self.0[row_group].columns[column].pages.as_ref().map(Vec::len)
     }
 
     fn data_page(&self, row_group: usize, column: usize, page: usize) -> DataPage {
@@ -209,13 +206,7 @@ fn row_groups_and_files_without_rows_are_passed_over() {
     let places: Vec<_> = plan
         .files
         .iter()
-        .map(|f| {
-            (
-                f.file,
-                f.row_groups[0].row_group,
-                f.row_groups[0].rows[0].clone(),
-            )
-        })
+        .map(|f| (f.file, f.row_groups[0].row_group, f.row_groups[0].rows[0].clone()))
         .collect();
     assert_eq!(places, [(1, 1, 0..1), (3, 3, 0..1)]);
     assert_eq!(plan.order, Some(vec![1, 0]));

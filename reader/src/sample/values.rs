@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array,
-    RecordBatch, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
+    StringArray, TimestampMicrosecondArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -119,11 +119,7 @@ fn wide_column(seed: u64, k: u64, rows: impl Iterator<Item = u64>) -> Result<Arr
             let array: Decimal128Array = values.map(|v| v.map(decimal)).collect();
             Arc::new(array.with_precision_and_scale(18, 4)?)
         }
-        _ => Arc::new(
-            values
-                .map(|v| v.map(|v| v & 1 == 1))
-                .collect::<BooleanArray>(),
-        ),
+        _ => Arc::new(values.map(|v| v.map(|v| v & 1 == 1)).collect::<BooleanArray>()),
     })
 }
 
@@ -169,9 +165,7 @@ mod tests {
                 },
                 "{k}"
             );
-            let mut values: Vec<_> = (0..20_000)
-                .filter_map(|row| wide_value(1, k, row))
-                .collect();
+            let mut values: Vec<_> = (0..20_000).filter_map(|row| wide_value(1, k, row)).collect();
             values.sort_unstable();
             values.dedup();
             let most = [usize::MAX, 16, 1_000, 100_000][k as usize % 4];

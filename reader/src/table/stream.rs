@@ -54,13 +54,7 @@ impl RowStream {
         if page == 0 {
             return Err(ReadError::Invalid("a page has at least one row".into()));
         }
-        RowStream::new(
-            table,
-            Source::Range(range),
-            projection,
-            Missing::Error,
-            page,
-        )
+        RowStream::new(table, Source::Range(range), projection, Missing::Error, page)
     }
 
     fn new(
@@ -99,12 +93,7 @@ impl RowStream {
 
     fn ahead(&self) -> Vec<RowId> {
         match &self.rows {
-            Source::Rows(rows) => rows
-                .as_slice()
-                .iter()
-                .take(self.batch_rows)
-                .copied()
-                .collect(),
+            Source::Rows(rows) => rows.as_slice().iter().take(self.batch_rows).copied().collect(),
             Source::Range(range) => range.clone().take(self.batch_rows).map(RowId).collect(),
         }
     }
@@ -132,13 +121,7 @@ impl Iterator for RowStream {
             }
             let deadline = Deadline::starting_now(self.table.0.options.deadline);
             let inner = &self.table.0;
-            let found = inner.lookup(
-                &rows,
-                &self.projection,
-                self.missing,
-                deadline,
-                &mut self.kept,
-            );
+            let found = inner.lookup(&rows, &self.projection, self.missing, deadline, &mut self.kept);
             match found {
                 Err(ReadError::TooLarge { .. }) if rows.len() > 1 => {
                     self.batch_rows = rows.len().div_ceil(2);

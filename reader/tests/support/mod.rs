@@ -14,9 +14,7 @@ use bytes::Bytes;
 use lookupfs_reader::output::write_cell;
 use lookupfs_reader::{OpenOptions, RowId, Table};
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::{
-    ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
-};
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::file::metadata::PageIndexPolicy;
 use serde_json::Value;
 
@@ -82,8 +80,8 @@ pub(crate) fn plain_read(
     selection: Option<RowSelection>,
 ) -> Result<RecordBatch, String> {
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Skip);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(bytes, options)
-        .map_err(|e| e.to_string())?;
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new_with_options(bytes, options).map_err(|e| e.to_string())?;
     let mask = match columns {
         Some(leaves) => ProjectionMask::leaves(builder.parquet_schema(), leaves.iter().copied()),
         None => ProjectionMask::all(),
@@ -94,9 +92,7 @@ pub(crate) fn plain_read(
     }
     let reader = builder.build().map_err(|e| e.to_string())?;
     let schema = arrow_array::RecordBatchReader::schema(&reader);
-    let batches = reader
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| e.to_string())?;
+    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|e| e.to_string())?;
     concat_batches(&schema, &batches).map_err(|e| e.to_string())
 }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
-    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder,
-    ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
+    ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataOptions,
+    ParquetMetaDataReader, ParquetStatisticsPolicy, RowGroupMetaData,
 };
 
 use super::index::CheckedIndex;
@@ -80,8 +80,7 @@ pub(super) fn load(
         }
         None => CheckedIndex::absent(&metadata),
     };
-    let tail_bytes =
-        footer_bytes.max(index_start(&metadata).map_or(0, |start| len - start.min(len)));
+    let tail_bytes = footer_bytes.max(index_start(&metadata).map_or(0, |start| len - start.min(len)));
     Ok(Footer {
         metadata,
         index,
@@ -108,11 +107,7 @@ impl Tail {
         )
     }
 
-    fn extend_to(
-        &mut self,
-        start: u64,
-        read: &mut dyn FnMut(Range<u64>) -> Result<Bytes>,
-    ) -> Result<()> {
+    fn extend_to(&mut self, start: u64, read: &mut dyn FnMut(Range<u64>) -> Result<Bytes>) -> Result<()> {
         if start < self.start {
             let front = read(start..self.start)?;
             self.bytes = [&front[..], &self.bytes[..]].concat().into();
@@ -135,9 +130,7 @@ fn check_tail(
         let head = read(0..MAGIC.len() as u64)?;
         return Err(not_parquet(path, &head, &tail.bytes));
     }
-    let length = u64::from(u32::from_le_bytes([
-        length[0], length[1], length[2], length[3],
-    ]));
+    let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
     if length + TAIL + MAGIC.len() as u64 > len {
         return Err(ReadError::corrupt(
             path,
@@ -256,10 +249,7 @@ fn without_zero_offsets(path: &Path, metadata: ParquetMetaData) -> Result<Parque
             let mut columns = Vec::new();
             for column in row_group.take_columns() {
                 columns.push(match zero(&column) {
-                    true => column
-                        .into_builder()
-                        .set_dictionary_page_offset(None)
-                        .build()?,
+                    true => column.into_builder().set_dictionary_page_offset(None).build()?,
                     false => column,
                 });
             }

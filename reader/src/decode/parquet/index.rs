@@ -43,9 +43,7 @@ impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
 impl CheckedIndex {
     /// No index at all.
     pub(super) fn absent(metadata: &ParquetMetaData) -> CheckedIndex {
-        let none = |row_group: &RowGroupMetaData| {
-            (0..row_group.num_columns()).map(|_| None.into()).collect()
-        };
+        let none = |row_group: &RowGroupMetaData| (0..row_group.num_columns()).map(|_| None.into()).collect();
         CheckedIndex(
             metadata.row_groups().iter().map(none).collect(),
             AtomicU64::new(0),
@@ -57,11 +55,7 @@ impl CheckedIndex {
     pub(super) fn bytes_wanted(metadata: &ParquetMetaData, end: u64) -> Option<Range<u64>> {
         let mut all: Option<Range<u64>> = None;
         let mut sum = 0u64;
-        for column in metadata
-            .row_groups()
-            .iter()
-            .flat_map(RowGroupMetaData::columns)
-        {
+        for column in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns) {
             let Some(range) = believable_range(column, end) else {
                 continue;
             };
@@ -109,11 +103,7 @@ impl CheckedIndex {
 
     /// From now on the column is one without an index.
     pub(super) fn distrust(&self, row_group: usize, column: usize) {
-        if let Some(column) = self
-            .0
-            .get(row_group)
-            .and_then(|columns| columns.get(column))
-        {
+        if let Some(column) = self.0.get(row_group).and_then(|columns| columns.get(column)) {
             column.distrusted.store(true, SeqCst);
             self.1.fetch_add(1, SeqCst);
         }
@@ -172,17 +162,13 @@ fn agrees(locations: &[PageLocation], column: &ColumnChunkMetaData, rows: i64) -
         && end_of(last).is_some_and(|end| u64::try_from(end) == Ok(bytes.end))
         && locations.iter().all(|l| l.compressed_page_size > 0)
         && locations.windows(2).all(|pair| {
-            pair[0].first_row_index < pair[1].first_row_index
-                && end_of(&pair[0]) == Some(pair[1].offset)
+            pair[0].first_row_index < pair[1].first_row_index && end_of(&pair[0]) == Some(pair[1].offset)
         })
 }
 
 impl PageIndexProvider for CheckedIndex {
     fn has_offset_indexes(&self) -> bool {
-        self.0
-            .iter()
-            .flatten()
-            .any(|column| column.offsets.is_some())
+        self.0.iter().flatten().any(|column| column.offsets.is_some())
     }
 
     fn has_column_indexes(&self) -> bool {
@@ -258,11 +244,7 @@ mod tests {
                 &[at(100, 10, 0), at(110, 10, 7), at(120, 30, 7)],
                 10,
             ),
-            (
-                "more rows than there are",
-                &[at(100, 20, 0), at(120, 30, 10)],
-                10,
-            ),
+            ("more rows than there are", &[at(100, 20, 0), at(120, 30, 10)], 10),
             ("before the column", &[at(99, 21, 0), at(120, 30, 7)], 10),
             ("beyond the column", &[at(100, 20, 0), at(120, 31, 7)], 10),
             ("short of its end", &[at(100, 20, 0), at(120, 29, 7)], 10),
@@ -276,9 +258,7 @@ mod tests {
     #[test]
     fn a_list_longer_than_its_bytes_is_not_decoded() {
         assert!(list_fits(&[0x19, 0x1c, 0, 0, 0, 0]));
-        assert!(!list_fits(&[
-            0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0
-        ]));
+        assert!(!list_fits(&[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x07, 0, 0]));
         assert!(!list_fits(&[0x19, 0xfc, 0xff]));
         assert!(!list_fits(&[0x29, 0x1c, 0, 0]));
         assert!(!list_fits(&[]));

@@ -155,11 +155,7 @@ mod tests {
         );
         assert_eq!(count_records(&body(&[3, 0b0000_0001]), 3, 1), None);
         assert_eq!(count_records(&body(&[6, 0]), 4, 1), None, "too few levels");
-        assert_eq!(
-            count_records(&body(&[0, 0, 0, 0]), 4, 1),
-            None,
-            "an empty run"
-        );
+        assert_eq!(count_records(&body(&[0, 0, 0, 0]), 4, 1), None, "an empty run");
         assert_eq!(count_records(&[9, 0, 0, 0, 6], 4, 1), None);
         assert_eq!(count_records(&[], 4, 1), None);
     }

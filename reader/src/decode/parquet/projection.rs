@@ -27,36 +27,26 @@ pub(super) fn leaves(arrow: &Fields, descriptor: &SchemaDescriptor) -> Vec<Leaf>
     }
     // The Arrow schema has the same leaves in the same order, but for groups without any.
     let aligned = short.len() == descriptor.num_columns();
-    let long = descriptor
-        .columns()
-        .iter()
-        .map(|column| column.path().string());
+    let long = descriptor.columns().iter().map(|column| column.path().string());
     long.enumerate()
-        .map(
-            |(number, long)| match short.get(number).filter(|_| aligned) {
-                Some((short, map)) if *short != long => Leaf {
-                    names: vec![short.clone(), long],
-                    map: *map,
-                },
-                Some((_, map)) => Leaf {
-                    names: vec![long],
-                    map: *map,
-                },
-                None => Leaf {
-                    names: vec![long],
-                    map: None,
-                },
+        .map(|(number, long)| match short.get(number).filter(|_| aligned) {
+            Some((short, map)) if *short != long => Leaf {
+                names: vec![short.clone(), long],
+                map: *map,
             },
-        )
+            Some((_, map)) => Leaf {
+                names: vec![long],
+                map: *map,
+            },
+            None => Leaf {
+                names: vec![long],
+                map: None,
+            },
+        })
         .collect()
 }
 
-fn add_leaves(
-    field: &Field,
-    path: String,
-    map: Option<usize>,
-    leaves: &mut Vec<(String, Option<usize>)>,
-) {
+fn add_leaves(field: &Field, path: String, map: Option<usize>, leaves: &mut Vec<(String, Option<usize>)>) {
     match field.data_type() {
         DataType::Struct(fields) => {
             for field in fields {
@@ -89,11 +79,7 @@ pub(super) fn leaves_of(path: &str, leaves: &[Leaf]) -> Vec<usize> {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let named = |leaf: &&Leaf| leaf.names.iter().any(below);
-    let maps: Vec<_> = leaves
-        .iter()
-        .filter(named)
-        .filter_map(|leaf| leaf.map)
-        .collect();
+    let maps: Vec<_> = leaves.iter().filter(named).filter_map(|leaf| leaf.map).collect();
     let wanted = |leaf: &Leaf| named(&leaf) || leaf.map.is_some_and(|map| maps.contains(&map));
     (0..leaves.len())
         .filter(|number| wanted(&leaves[*number]))

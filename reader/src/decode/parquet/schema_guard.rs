@@ -16,9 +16,7 @@ const LIST: u8 = 9;
 /// Checks the schema in the Thrift (compact protocol) bytes of a `FileMetaData`.
 pub(super) fn check_schema(footer: &[u8]) -> Result<(), String> {
     let mut thrift = Thrift { bytes: footer };
-    let children = thrift
-        .children_counts()
-        .ok_or("the footer is cut or malformed")?;
+    let children = thrift.children_counts().ok_or("the footer is cut or malformed")?;
     let mut open: Vec<usize> = Vec::new();
     for (position, children_here) in children.iter().enumerate() {
         let left = children.len() - position - 1;
@@ -205,14 +203,8 @@ mod tests {
     #[test]
     fn ordinary_schemas_pass() {
         check_schema(&footer(&[2, 0, 1, 0])).unwrap();
-        check_schema(&footer(
-            &[1000].into_iter().chain([0; 1000]).collect::<Vec<_>>(),
-        ))
-        .unwrap();
-        check_schema(&footer(
-            &vec![1; 60].into_iter().chain([0]).collect::<Vec<_>>(),
-        ))
-        .unwrap();
+        check_schema(&footer(&[1000].into_iter().chain([0; 1000]).collect::<Vec<_>>())).unwrap();
+        check_schema(&footer(&vec![1; 60].into_iter().chain([0]).collect::<Vec<_>>())).unwrap();
     }
 
     #[test]
