@@ -172,9 +172,7 @@ impl Drop for Daemon {
             self.lookupfs(&["umount".as_ref(), "--lazy".as_ref(), path.as_os_str()]);
         }
         if let Some(pid) = pid {
-            let ended = wait_until(Duration::from_secs(10), || {
-                !Path::new(&format!("/proc/{pid}")).exists()
-            });
+            let ended = wait_until(Duration::from_secs(10), || has_ended(pid as u32));
             if !ended {
                 eprintln!("daemon {pid} does not end; its log:\n{}", self.log());
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
@@ -184,6 +182,15 @@ impl Drop for Daemon {
             eprintln!("log of the daemon:\n{}", self.log());
         }
     }
+}
+
+/// Whether a process has ended; one that nobody has waited for yet has.
+pub fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // proc(5): the state follows the name, which is in parentheses.
+    stat.rsplit(')')
+        .next()
+        .is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with('Z'))
 }
 
 /// Looks again and again until `is_true`, for at most `patience`; whether it became true.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, sy
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lookupfs_tests::{Daemon, read_mapped, wait_until};
+use lookupfs_tests::{Daemon, has_ended, read_mapped, wait_until};
 use tempfile::TempDir;
 
 /// A directory to mount, and its URL.

@@ -10,7 +10,7 @@ use crate::cli::{DaemonArgs, MountArgs, StatsArgs, UmountArgs};
 use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 use crate::daemon::{self, Daemon, one_line};
 use crate::options::{self, DaemonOptions};
-use crate::sources::SourceKey;
+use crate::sources::{SourceKey, SourceKeyError};
 use crate::{launch, mount_point};
 
 /// How long a daemon may take to say its counters.
@@ -59,7 +59,10 @@ pub fn mount(args: &MountArgs) -> Done {
         options.hadoop_conf = Some(std::path::absolute(conf).map_err(failed)?);
     }
     let source = SourceKey::absolute(&args.source).map_err(CommandError::Usage)?;
-    SourceKey::parse(&source, &options).map_err(CommandError::Usage)?;
+    SourceKey::parse(&source, &options).map_err(|error| match error {
+        SourceKeyError::Url(reason) => CommandError::Usage(reason),
+        SourceKeyError::Directory(reason) => CommandError::Failed(reason),
+    })?;
     let mut mount_points = Vec::new();
     for path in &args.mount_points {
         mount_points.push(mount_point::prepare(path).map_err(failed)?);

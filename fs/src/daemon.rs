@@ -100,7 +100,7 @@ impl Daemon {
     pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
         let _one_at_a_time = self.mounting.lock();
         self.agree(request)?;
-        let key = SourceKey::parse(&request.source, &request.options)?;
+        let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
         let source = self.source(key.source(), request)?;
         let mut plans = Vec::new();
         for path in &request.mount_points {
@@ -248,11 +248,15 @@ impl Daemon {
     }
 
     fn serve(self: &Arc<Self>, stream: &UnixStream) -> std::io::Result<()> {
-        control::serve_one(stream, |request| match request {
+        let mut has_failed = false;
+        let served = control::serve_one(stream, |request| match request {
             Request::Mount(_) if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
             Request::Mount(request) => match self.mount(&request) {
                 Ok(()) => Answer::Mounted,
-                Err(reason) => Answer::Failed(reason),
+                Err(reason) => {
+                    has_failed = true;
+                    Answer::Failed(reason)
+                }
             },
             Request::Stats { reset } => {
                 let stats = self.stats();
@@ -261,7 +265,12 @@ impl Daemon {
                 }
                 Answer::Stats(Box::new(stats))
             }
-        })
+        });
+        if has_failed {
+            // Only now that the answer is out: a daemon that was started for this mount ends.
+            self.mounts.look_again();
+        }
+        served
     }
 
     /// The options that the request gives for the daemon must be those that it has.

@@ -78,6 +78,11 @@ impl Mounts {
         self.gone.notified().await;
     }
 
+    /// Wakes [`Mounts::wait_gone`], though nothing may have gone.
+    pub fn look_again(&self) {
+        self.gone.notify_one();
+    }
+
     /// Mounts and serves; returns once the kernel has agreed.
     ///
     /// # Errors

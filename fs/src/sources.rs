@@ -22,6 +22,17 @@ pub struct SourceKey {
     pub root: SourcePath,
 }
 
+/// Why a source cannot be mounted; the text says what would do.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceKeyError {
+    /// The text is no URL of a source: wrong usage.
+    #[error("{0}")]
+    Url(String),
+    /// The directory is not there, or none.
+    #[error("{0}")]
+    Directory(String),
+}
+
 /// A source apart from any directory of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SourceName {
@@ -54,12 +65,13 @@ impl SourceKey {
     /// Parses a source URL.
     ///
     /// # Errors
-    /// One sentence that says which URLs there are.
-    pub fn parse(url: &str, options: &MountOptions) -> Result<SourceKey, String> {
-        let parsed = SourceUrl::parse(url).map_err(|error| format!("source {}", one_line(&error)))?;
+    /// See [`SourceKeyError`].
+    pub fn parse(url: &str, options: &MountOptions) -> Result<SourceKey, SourceKeyError> {
+        let parsed = SourceUrl::parse(url)
+            .map_err(|error| SourceKeyError::Url(format!("source {}", one_line(&error))))?;
         Ok(match parsed {
             SourceUrl::Local(path) => SourceKey {
-                source: SourceName::Local(canonical(&path)?),
+                source: SourceName::Local(canonical(&path).map_err(SourceKeyError::Directory)?),
                 root: SourcePath::root(),
             },
             SourceUrl::Hdfs { authority, path } => SourceKey {
@@ -80,10 +92,17 @@ impl SourceKey {
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, String> {
-    path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("source {}: there is no such directory", path.display()),
-        _ => format!("source {}: {error}", path.display()),
-    })
+    let shown = path.display();
+    let canonical = path.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("source {shown}: there is no such directory"),
+        _ => format!("source {shown}: {error}"),
+    })?;
+    if !canonical.is_dir() {
+        return Err(format!(
+            "source {shown}: it is not a directory; mount the directory that holds it"
+        ));
+    }
+    Ok(canonical)
 }
 
 /// A source with its counters.
@@ -151,7 +170,7 @@ impl OpenSource {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<SourceKey, String> {
+    fn parse(url: &str) -> Result<SourceKey, SourceKeyError> {
         SourceKey::parse(url, &MountOptions::default())
     }
 
@@ -183,7 +202,7 @@ mod tests {
             ("hdfs://ns/a/../b", "not a file name"),
             ("file:///no/such/directory", "no such directory"),
         ] {
-            let error = parse(url).unwrap_err();
+            let error = parse(url).unwrap_err().to_string();
             assert!(error.contains(word), "{url}: {error}");
         }
     }
