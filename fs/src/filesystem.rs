@@ -137,20 +137,12 @@ impl Filesystem {
                 Ok(_) => Error::new(ErrorKind::Changed, format!("{}: it was replaced", inode.path)),
                 Err(error) => error,
             };
-            match gone.kind() {
-                ErrorKind::Changed | ErrorKind::NotFound if inode.version.is_some() => {
-                    this.entry_is_old(&inode);
-                    let now = this.namespace.now();
-                    Ok(this.shown(
-                        number,
-                        &Known {
-                            value: known.value,
-                            asked: now,
-                        },
-                    ))
-                }
-                _ => Err(gone),
+            if inode.version.is_none() || !has_gone(gone.kind()) {
+                return Err(gone);
             }
+            this.entry_is_old(&inode);
+            let asked = this.namespace.now();
+            Ok(this.shown(number, &Known { asked, ..known }))
         })
     }
 
@@ -181,7 +173,7 @@ impl Filesystem {
                     ErrorKind::Unavailable,
                     format!("{version}: {} of {} bytes at {offset}", bytes.len(), range.len()),
                 )),
-                Err(error) if matches!(error.kind(), ErrorKind::Changed | ErrorKind::NotFound) => {
+                Err(error) if has_gone(error.kind()) => {
                     this.counters().changed.add_one();
                     this.shared.pages.invalidate(version.id());
                     this.entry_is_old(&inode);
@@ -343,6 +335,15 @@ impl Filesystem {
         }
         self.inodes.directory_number(&inode.path.parent())
     }
+}
+
+/// Whether an error says that a path no longer holds the version that was looked up there. `NotDirectory`: a file has
+/// taken the place of a directory on the way.
+fn has_gone(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::NotDirectory
+    )
 }
 
 /// The path of an entry; a name that no entry can have is simply not there.
