@@ -111,6 +111,8 @@ pub struct LookupCounters {
     pub reads: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Page indexes that disagreed with the data pages they describe, and were given up.
+    pub indexes_given_up: u64,
     /// Microseconds spent opening: footers and page indexes.
     pub open_us: u64,
     /// Microseconds spent planning.
@@ -186,6 +188,7 @@ impl Table {
             opens: counts.opens(),
             reads: counts.reads(),
             bytes: counts.bytes(),
+            indexes_given_up: self.0.index_generation(),
             open_us,
             plan_us,
             fetch_us,
@@ -263,6 +266,13 @@ impl Inner {
         }
     }
 
+    fn index_generation(&self) -> u64 {
+        self.files
+            .iter()
+            .map(|file| file.parquet.index_generation())
+            .sum()
+    }
+
     fn timed<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let result = call();
@@ -304,13 +314,7 @@ impl Inner {
                 Ok(Some(found)) => break found,
                 // An index was found to lie, here or on another thread: plan again without it.
                 Ok(None) => {}
-                Err(_)
-                    if trusted
-                        != self
-                            .files
-                            .iter()
-                            .map(|f| f.parquet.index_generation())
-                            .sum::<u64>() => {}
+                Err(_) if trusted != self.index_generation() => {}
                 Err(error) => return Err(error),
             }
             deadline.check("reading")?;
@@ -354,7 +358,7 @@ impl Inner {
         let batches = self.timed(Stage::Decode, || -> Result<Option<Vec<RecordBatch>>> {
             let mut agrees = true;
             for (file, fetched) in plan.files.iter().zip(&fetched) {
-                agrees &= self.files[file.file].parquet.check_index(file, fetched)?;
+                agrees &= self.files[file.file].parquet.check_pages(file, fetched)?;
             }
             if !agrees {
                 return Ok(None);

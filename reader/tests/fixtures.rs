@@ -75,6 +75,11 @@ fn every_row_of_every_fixture_is_what_a_plain_read_gives() {
             start += page.num_rows();
         }
         assert_eq!(start as u64, count);
+        assert_eq!(
+            table.counters().indexes_given_up,
+            0,
+            "{name}: every index is right"
+        );
     }
     println!("{compared} cells compared");
     assert!(compared > 1_000_000, "{compared}");

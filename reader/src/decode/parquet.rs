@@ -195,49 +195,88 @@ impl ParquetFile {
         Ok((leaves, roots))
     }
 
-    /// Grows when [`ParquetFile::check_index`] finds an index that lies.
+    /// Grows when [`ParquetFile::check_pages`] finds an index that lies.
     pub(crate) fn index_generation(&self) -> u64 {
         self.index.generation()
     }
 
-    /// Compares the offset indexes that `plan` relies on with the data pages that were read. Those
-    /// that disagree are not used any more, and the caller has to plan again: `Ok(false)`.
-    pub(crate) fn check_index(&self, plan: &FilePlan, fetched: &Fetched) -> Result<bool> {
+    /// Checks the data pages that were read for `plan`. Offset indexes that disagree with them are
+    /// not used any more, and the caller has to plan again: `Ok(false)`.
+    pub(crate) fn check_pages(&self, plan: &FilePlan, fetched: &Fetched) -> Result<bool> {
         let bytes = FetchedReader {
             fetched: fetched.clone(),
             len: self.len,
         };
         let mut agrees = true;
-        for row_group in &plan.row_groups {
-            let group = self.metadata().row_group(row_group.row_group);
-            for column in &row_group.columns {
-                let ColumnPlan::Pages { column, pages, .. } = column else {
-                    continue;
-                };
-                let right = guarded(&self.path, "checking the page index", || {
-                    let locations = self.index.locations(row_group.row_group, *column);
-                    let locations = locations.unwrap_or_default();
-                    for page in pages {
-                        let Some(here) = locations.get(*page) else {
-                            return Ok(false);
-                        };
-                        let end = locations
-                            .get(page + 1)
-                            .map_or(group.num_rows(), |next| next.first_row_index);
-                        let rows = (end - here.first_row_index).max(0) as u64;
-                        if !pages::holds_rows(&bytes, group, *column, here, rows)? {
-                            return Ok(false);
+        for group in &plan.row_groups {
+            let last_row = group.rows.last().map_or(0, |range| range.end - 1);
+            for column in &group.columns {
+                match column {
+                    ColumnPlan::Pages { column, pages, .. } => {
+                        if !self.holds_rows(&bytes, group.row_group, *column, pages) {
+                            self.index.distrust(group.row_group, *column);
+                            agrees = false;
                         }
                     }
-                    Ok(true)
-                });
-                if !matches!(right, Ok(true)) {
-                    self.index.distrust(row_group.row_group, *column);
-                    agrees = false;
+                    ColumnPlan::Whole { column } => {
+                        self.check_levels(&bytes, group.row_group, *column, last_row)?;
+                    }
                 }
             }
         }
         Ok(agrees)
+    }
+
+    fn holds_rows(
+        &self,
+        bytes: &FetchedReader,
+        row_group: usize,
+        column: usize,
+        pages: &[usize],
+    ) -> bool {
+        let group = self.metadata().row_group(row_group);
+        let locations = self.index.locations(row_group, column).unwrap_or_default();
+        let right = guarded(&self.path, "checking the page index", || {
+            for page in pages {
+                let Some(here) = locations.get(*page) else {
+                    return Ok(false);
+                };
+                let next = locations.get(page + 1);
+                let end = next.map_or(group.num_rows(), |next| next.first_row_index);
+                let rows = (end - here.first_row_index).max(0) as u64;
+                if !pages::holds_rows(bytes, group, column, here, rows)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        matches!(right, Ok(true))
+    }
+
+    /// Checks a repeated column that is read whole, once for each row it is wanted up to.
+    fn check_levels(
+        &self,
+        bytes: &FetchedReader,
+        row_group: usize,
+        column: usize,
+        last_row: u64,
+    ) -> Result<()> {
+        let group = self.metadata().row_group(row_group);
+        let descriptor = group.column(column).column_descr();
+        let checked = self.index.rows_checked(row_group, column);
+        if descriptor.max_rep_level() == 0 || checked > last_row {
+            return Ok(());
+        }
+        let right = guarded(&self.path, "checking repetition levels", || {
+            pages::has_all_levels(bytes, group, column, last_row)
+        })?;
+        if !right {
+            let name = descriptor.path().string();
+            let what = format!("column '{name}' has fewer repetition levels than it states");
+            return Err(ReadError::corrupt(&self.path, what));
+        }
+        self.index.set_rows_checked(row_group, column, last_row + 1);
+        Ok(())
     }
 
     /// The planned rows, in the file's order.
