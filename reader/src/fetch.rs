@@ -176,7 +176,8 @@ impl Fetcher {
             }
             return Ok(());
         }
-        let (send, receive) = mpsc::channel();
+        // Room for every read under way, so that no reading thread waits to answer.
+        let (send, receive) = mpsc::sync_channel(self.parallel);
         let mut jobs = jobs.into_iter();
         let mut under_way = 0;
         loop {

@@ -101,9 +101,11 @@ impl<P: AsRef<Path>> From<P> for Target {
     }
 }
 
+type Open = dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync;
+
 /// Opens a path on one mount. [`Opener::pread`] in production; tests open memory.
 #[derive(Clone)]
-pub struct Opener(Arc<dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync>);
+pub struct Opener(Arc<Open>);
 
 impl Opener {
     /// Opens by `open`.

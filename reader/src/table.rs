@@ -335,7 +335,6 @@ impl Inner {
     }
 
     /// `None` if a page index turned out to be wrong.
-    #[expect(clippy::type_complexity, reason = "the two halves are used apart, once")]
     fn try_lookup(
         &self,
         rows: &[RowId],

@@ -1,4 +1,5 @@
 //! Tables through several mounts, tables of several files, and files that change underneath.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 
