@@ -99,10 +99,7 @@ fn get_prints_every_recorded_value_of_every_fixture_as_json_lines() {
         }
         let ids: Vec<_> = samples.iter().map(|s| s["row_id"].to_string()).collect();
         let text = printed(&["get", path, "--rows", &ids.join(","), "--output", "json"]);
-        let lines: Vec<Value> = text
-            .lines()
-            .map(|l| serde_json::from_str(l).unwrap())
-            .collect();
+        let lines: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!(lines.len(), samples.len());
         for (line, sample) in lines.iter().zip(samples) {
             assert_eq!(
@@ -124,15 +121,7 @@ fn get_prints_every_recorded_value_of_every_fixture_as_json_lines() {
 #[test]
 fn ids_come_from_the_command_line_or_from_stdin() {
     let path = fixture("parquet-nested");
-    let args = [
-        "get",
-        &path,
-        "--columns",
-        "flat",
-        "--output",
-        "csv",
-        "--rows",
-    ];
+    let args = ["get", &path, "--columns", "flat", "--output", "csv", "--rows"];
     let listed = printed(&[&args[..], &["3,1,5-7,3"]].concat());
     assert_eq!(listed.lines().count(), 7);
     let mut child = Command::new(env!("CARGO_BIN_EXE_lookup"))
@@ -230,16 +219,7 @@ fn scan_prints_a_range_without_its_end() {
     assert_eq!(scan("2500.."), "id\n");
     assert_eq!(scan("..").lines().count(), 2501);
     assert_eq!(
-        printed(&[
-            "scan",
-            &path,
-            "--columns",
-            "id",
-            "--page",
-            "7",
-            "--output",
-            "csv"
-        ]),
+        printed(&["scan", &path, "--columns", "id", "--page", "7", "--output", "csv"]),
         scan("..")
     );
 }
@@ -258,12 +238,7 @@ fn arrow_output_is_an_ipc_stream_of_the_same_rows() {
 #[test]
 fn a_reader_that_has_seen_enough_ends_the_output_quietly() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_lookup"))
-        .args([
-            "scan",
-            &fixture("parquet-plain-uncompressed"),
-            "--output",
-            "json",
-        ])
+        .args(["scan", &fixture("parquet-plain-uncompressed"), "--output", "json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -279,10 +254,7 @@ fn explain_counts_what_was_done() {
     let path = fixture("parquet-plain-uncompressed");
     let output = lookup(&["get", &path, "--rows", "7", "--explain"]);
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        text.starts_with("rows 1  opens 1  reads 2  bytes "),
-        "{text}"
-    );
+    assert!(text.starts_with("rows 1  opens 1  reads 2  bytes "), "{text}");
 }
 
 #[test]
@@ -308,19 +280,11 @@ fn inspect_prints_the_layout() {
 }
 
 #[test]
-fn a_sample_is_written_once_and_verified_through_mounts() {
+fn a_sample_is_written_once_and_the_same_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let verify = |path: &str, seed: &str, shape: &str| {
-        lookup(&[
-            "sample",
-            path,
-            "--verify",
-            "--seed",
-            seed,
-            "--columns",
-            shape,
-        ])
+        lookup(&["sample", path, "--verify", "--seed", seed, "--columns", shape])
     };
     for shape in ["narrow", "wide"] {
         let path = at(shape);
@@ -359,11 +323,14 @@ fn a_sample_is_written_once_and_verified_through_mounts() {
     }
     assert_eq!(leftovers(dir.path()), [] as [PathBuf; 0]);
     let text = String::from_utf8(verify(&at("narrow"), "7", "narrow").stdout).unwrap();
-    assert!(
-        text.contains("5000 rows, 10000 values, all as written"),
-        "{text}"
-    );
+    assert!(text.contains("5000 rows, 10000 values, all as written"), "{text}");
+}
 
+#[test]
+fn verify_names_the_first_wrong_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    printed(&["sample", &at("narrow"), "--rows", "5000", "--seed", "7"]);
     // One wrong byte of a payload, of which the file keeps no checksum.
     let mut bytes = std::fs::read(at("narrow")).unwrap();
     bytes[3_000_000] ^= 1;
@@ -373,7 +340,22 @@ fn a_sample_is_written_once_and_verified_through_mounts() {
         error.contains("column payload") && error.contains("row 2"),
         "{error}"
     );
+}
 
+#[test]
+fn a_sample_is_verified_through_mounts() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    printed(&[
+        "sample",
+        &at("wide"),
+        "--rows",
+        "5000",
+        "--seed",
+        "7",
+        "--columns",
+        "wide",
+    ]);
     let roots = ["a", "b"].map(at);
     for root in &roots {
         std::fs::create_dir(root).unwrap();
@@ -387,23 +369,13 @@ fn a_sample_is_written_once_and_verified_through_mounts() {
         "--spread",
         "round-robin",
     ];
-    let args = [
-        "sample",
-        "w",
-        "--verify",
-        "--columns",
-        "wide",
-        "--seed",
-        "7",
-    ];
+    let args = ["sample", "w", "--verify", "--columns", "wide", "--seed", "7"];
     assert!(printed(&[&args[..], &mounts].concat()).contains("210000 values"));
     assert!(failure(&["sample", &at("no/such/dir"), "--rows", "1"]).contains("No such file"));
 }
 
 fn leftovers(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     entries
         .filter(|path| path.extension().is_some_and(|e| e == "tmp"))
         .collect()

@@ -89,9 +89,7 @@ fn oracle(bytes: Bytes, ids: &[RowId], count: u64) -> Option<RecordBatch> {
     let read = || plain_read(bytes, None, Some(RowSelection::from(selectors)));
     let read = catch_unwind(AssertUnwindSafe(read));
     ORACLE.set(false);
-    read.ok()?
-        .ok()
-        .filter(|batch| batch.num_rows() == ids.len())
+    read.ok()?.ok().filter(|batch| batch.num_rows() == ids.len())
 }
 
 fn damage(bytes: &[u8], r: &mut Seeded) -> (String, Vec<u8>) {
@@ -203,11 +201,7 @@ fn no_flipped_bit_of_an_offset_index_gives_a_wrong_row() {
                 .with_page_index_policy(PageIndexPolicy::Skip)
                 .parse_and_finish(&Bytes::from(whole.clone()))
                 .unwrap();
-            let index = metadata
-                .row_group(0)
-                .column(0)
-                .offset_index_range()
-                .unwrap();
+            let index = metadata.row_group(0).column(0).offset_index_range().unwrap();
             for bit in index.start * 8..index.end * 8 {
                 let mut bytes = whole.clone();
                 bytes[bit as usize / 8] ^= 1 << (bit % 8);
@@ -277,8 +271,7 @@ fn what_is_no_parquet_file_is_named() {
     assert!(error_of(vec![]).contains("0 bytes are too few"));
     assert!(error_of(vec![7; 1000]).contains("not a Parquet file"));
     assert!(
-        error_of([b"ORC", &[0; 100][..]].concat())
-            .contains("ORC is not supported yet; supported: Parquet")
+        error_of([b"ORC", &[0; 100][..]].concat()).contains("ORC is not supported yet; supported: Parquet")
     );
     assert!(error_of([&[0; 100][..], b"LANC"].concat()).contains("Lance is not supported"));
     assert!(error_of([&[0; 100][..], b"PARE"].concat()).contains("encrypted"));

@@ -46,6 +46,7 @@ fn get_returns_every_recorded_value_of_every_fixture() {
     assert!(compared > 14_000, "{compared}");
 }
 
+/// P10: exactly the rows asked for, in the order asked, duplicates included.
 #[test]
 fn every_row_of_every_fixture_is_what_a_plain_read_gives() {
     let mut compared = 0;

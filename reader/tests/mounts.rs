@@ -87,11 +87,7 @@ fn reads_are_spread_over_all_mounts_and_rows_stay_the_same() {
             let got = table.get(&ids, &Projection::all()).unwrap();
             assert_same(&format!("{spread:?}"), &got, &pick(&all, &ids));
             let used = counts.0.lock().unwrap().len();
-            assert_eq!(
-                used,
-                if spread == Spread::Thread { 1 } else { 4 },
-                "{spread:?}"
-            );
+            assert_eq!(used, if spread == Spread::Thread { 1 } else { 4 }, "{spread:?}");
         }
     }
 }
@@ -146,10 +142,7 @@ fn a_directory_is_its_files_in_name_order() {
     check(499, 2, 299);
     check(506, 3, 6);
     let mixed = table
-        .get(
-            &rows([500, 199, 200, 500]),
-            &Projection::columns(["c03", "c00"]),
-        )
+        .get(&rows([500, 199, 200, 500]), &Projection::columns(["c03", "c00"]))
         .unwrap();
     let one = |id| {
         table
@@ -173,7 +166,17 @@ fn a_directory_is_its_files_in_name_order() {
         .sum();
     assert_eq!(scanned, 352);
     assert!(table.get(&rows([507]), &Projection::all()).is_err());
+}
 
+#[test]
+fn a_directory_that_is_no_table_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let wide = SampleOptions {
+        shape: Shape::Wide,
+        rows: 3,
+        ..Default::default()
+    };
+    sample::write(&dir.path().join("part-1"), wide).unwrap();
     sample::write(
         &dir.path().join("part-4"),
         SampleOptions {
@@ -202,28 +205,16 @@ fn a_file_that_changes_in_place_gives_an_error_and_not_rows() {
     let table = open(&path);
     table.get(&rows([1]), &Projection::all()).unwrap();
     std::fs::copy(fixture("parquet-duckdb"), &path).unwrap();
-    let error = table
-        .get(&rows([1]), &Projection::all())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.ends_with("changed while it was read; run again"),
-        "{error}"
-    );
+    let error = table.get(&rows([1]), &Projection::all()).unwrap_err().to_string();
+    assert!(error.ends_with("changed while it was read; run again"), "{error}");
     std::fs::File::options()
         .write(true)
         .open(&path)
         .unwrap()
         .set_len(100)
         .unwrap();
-    let error = table
-        .get(&rows([1]), &Projection::all())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.ends_with("changed while it was read; run again"),
-        "{error}"
-    );
+    let error = table.get(&rows([1]), &Projection::all()).unwrap_err().to_string();
+    assert!(error.ends_with("changed while it was read; run again"), "{error}");
 }
 
 #[test]
@@ -235,10 +226,7 @@ fn a_file_that_is_replaced_by_another_stays_readable_as_it_was() {
     let before = table.get(&rows([1, 2000]), &Projection::all()).unwrap();
     std::fs::copy(fixture("parquet-duckdb"), dir.path().join("new")).unwrap();
     std::fs::rename(dir.path().join("new"), &path).unwrap();
-    assert_eq!(
-        table.get(&rows([1, 2000]), &Projection::all()).unwrap(),
-        before
-    );
+    assert_eq!(table.get(&rows([1, 2000]), &Projection::all()).unwrap(), before);
 }
 
 /// A mount whose version goes away after it was opened.
@@ -268,9 +256,8 @@ fn estale_says_that_the_file_changed() {
     let bytes = Bytes::from(std::fs::read(fixture("parquet-nested")).unwrap());
     let gone = Arc::new(AtomicBool::new(false));
     let gone_too = gone.clone();
-    let opener = Opener::new(move |_| {
-        Ok(Box::new(Stale(MemoryFile(bytes.clone()), gone_too.clone())) as Box<_>)
-    });
+    let opener =
+        Opener::new(move |_| Ok(Box::new(Stale(MemoryFile(bytes.clone()), gone_too.clone())) as Box<_>));
     let table = Table::open(
         "/f",
         OpenOptions {
@@ -282,10 +269,7 @@ fn estale_says_that_the_file_changed() {
     table.get(&rows([1]), &Projection::all()).unwrap();
     gone.store(true, SeqCst);
     let error = table.get(&rows([1]), &Projection::all()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "/f: changed while it was read; run again"
-    );
+    assert_eq!(error.to_string(), "/f: changed while it was read; run again");
 }
 
 #[test]

@@ -146,10 +146,7 @@ mod tests {
         let batch = rows(Shape::Narrow, 7, (0..6).rev().step_by(5)).unwrap();
         let again = rows(Shape::Narrow, 7, 0..6).unwrap();
         assert_eq!(&batch.column(1).slice(0, 1), &again.column(1).slice(5, 1));
-        assert_eq!(
-            payload(7, 5)[..8].to_vec(),
-            mix(hash(7, 1, 5)).to_le_bytes()
-        );
+        assert_eq!(payload(7, 5)[..8].to_vec(), mix(hash(7, 1, 5)).to_le_bytes());
         assert_ne!(payload(7, 5), payload(8, 5));
     }
 

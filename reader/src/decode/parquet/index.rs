@@ -119,9 +119,7 @@ impl CheckedIndex {
 
     /// The first `rows` rows have been found to have all their repetition levels.
     pub(super) fn set_rows_checked(&self, row_group: usize, column: usize, rows: u64) {
-        self.0[row_group][column]
-            .rows_checked
-            .fetch_max(rows, SeqCst);
+        self.0[row_group][column].rows_checked.fetch_max(rows, SeqCst);
     }
 
     /// Grows with every index that is not trusted any more.

@@ -15,7 +15,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::SerializedPageReader;
 
-use super::FetchedReader;
+use super::rows::FetchedReader;
 
 /// Whether one data page holds the rows that the index says. `Err` if it cannot even be read.
 pub(super) fn holds_rows(
@@ -116,9 +116,7 @@ fn count_zeros(mut levels: &[u8], values: u32, max_level: i16, begins: bool) -> 
     let (mut left, mut records, mut first) = (values as usize, 0, begins);
     while left > 0 {
         let header = take_varint(&mut levels)?;
-        let count = usize::try_from(header >> 1)
-            .ok()
-            .filter(|count| *count > 0)?;
+        let count = usize::try_from(header >> 1).ok().filter(|count| *count > 0)?;
         if header & 1 == 0 {
             let (level, rest) = levels.split_at_checked(width.div_ceil(8))?;
             levels = rest;
