@@ -4,7 +4,7 @@
 //! versions. Called by [`crate::table`] to open and by [`crate::fetch`] to read.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -266,11 +266,27 @@ impl MountedFile {
     }
 }
 
-/// A hash that is the same in every process, so that all of them choose the same mount.
+/// A hash that is the same in every process and every build, so that all of them choose the same
+/// mount: the standard library promises that of none of its own.
 fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
     value.hash(&mut hasher);
-    hasher.finish()
+    // The low bits choose the mount, and FNV-1a mixes the high ones better.
+    hasher.finish() ^ (hasher.finish() >> 32)
+}
+
+struct Fnv1a(u64);
+
+impl Hasher for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Numbers the threads of this process from 0, in the order in which they first ask.

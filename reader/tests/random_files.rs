@@ -226,7 +226,7 @@ fn write(seed: u64) -> (Vec<u8>, usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(250) })]
 
     #[test]
     fn any_rows_of_any_file_in_any_order(
