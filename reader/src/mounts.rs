@@ -1,4 +1,4 @@
-//! [`Target`], [`Spread`] and [`MountedFile`]: one file, shown by one or many mounts.
+//! [`Target`], [`Spread`] and `MountedFile`: one file, shown by one or many mounts.
 //!
 //! Owns which mount a read goes through, and that all mounts show the same version. Refuses to mix
 //! versions. Called by [`crate::table`] to open and by [`crate::fetch`] to read.

@@ -1,7 +1,7 @@
 //! [`Table`]: open once, look rows up as often as you like, from as many threads as you like.
 //!
 //! Owns the public shape of a table: how it is opened, what can be asked, what was done. Called by the
-//! command line and by tools that link this crate; [`lookup`] does the work.
+//! command line and by tools that link this crate; `lookup` does the work.
 
 mod lookup;
 mod open;

@@ -86,7 +86,7 @@ impl ParquetFile {
         })?;
         if !right {
             let name = descriptor.path().string();
-            let what = format!("column '{name}' has fewer repetition levels than it states");
+            let what = format!("column '{name}' has repetition levels that end early, or are not RLE");
             return Err(ReadError::corrupt(&self.path, what));
         }
         self.index.set_rows_checked(row_group, column, last_row + 1);
