@@ -1,7 +1,7 @@
 //! Runs the extents of a plan, with bounded parallelism, over the mounts.
 //!
 //! Owns the reading threads and the deadline of a fetch: a read that hangs holds a thread, never the
-//! caller. Refuses unbounded queues: a request has at most [`Fetcher::parallel`] reads under way.
+//! caller. Refuses unbounded queues: a request has at most as many reads under way as there are threads.
 //! Called by [`crate::table`]; what it returns is decoded by [`crate::decode`].
 
 use std::ops::Range;
@@ -176,7 +176,8 @@ impl Fetcher {
             }
             return Ok(());
         }
-        let (send, receive) = mpsc::channel();
+        // Room for every read under way, so that no reading thread waits to answer.
+        let (send, receive) = mpsc::sync_channel(self.parallel);
         let mut jobs = jobs.into_iter();
         let mut under_way = 0;
         loop {

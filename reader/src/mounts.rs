@@ -1,10 +1,10 @@
-//! [`Target`], [`Spread`] and [`MountedFile`]: one file, shown by one or many mounts.
+//! [`Target`], [`Spread`] and `MountedFile`: one file, shown by one or many mounts.
 //!
 //! Owns which mount a read goes through, and that all mounts show the same version. Refuses to mix
 //! versions. Called by [`crate::table`] to open and by [`crate::fetch`] to read.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -101,9 +101,11 @@ impl<P: AsRef<Path>> From<P> for Target {
     }
 }
 
+type Open = dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync;
+
 /// Opens a path on one mount. [`Opener::pread`] in production; tests open memory.
 #[derive(Clone)]
-pub struct Opener(Arc<dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync>);
+pub struct Opener(Arc<Open>);
 
 impl Opener {
     /// Opens by `open`.
@@ -264,11 +266,27 @@ impl MountedFile {
     }
 }
 
-/// A hash that is the same in every process, so that all of them choose the same mount.
+/// A hash that is the same in every process and every build, so that all of them choose the same
+/// mount: the standard library promises that of none of its own.
 fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
     value.hash(&mut hasher);
-    hasher.finish()
+    // The low bits choose the mount, and FNV-1a mixes the high ones better.
+    hasher.finish() ^ (hasher.finish() >> 32)
+}
+
+struct Fnv1a(u64);
+
+impl Hasher for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// Numbers the threads of this process from 0, in the order in which they first ask.

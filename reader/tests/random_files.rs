@@ -1,4 +1,5 @@
 //! Random files, random row ids: equal to `take` of a plain read of the whole file.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 
@@ -23,6 +24,58 @@ use proptest::prelude::*;
 use support::*;
 
 const KINDS: u64 = 15;
+
+/// A list, a map or a struct.
+fn nested(kind: u64, rows: usize, r: &mut Seeded, opt: &dyn Fn(&mut Seeded) -> Option<u64>) -> ArrayRef {
+    match kind {
+        9 => {
+            let mut b = ListBuilder::new(Int64Builder::new());
+            for _ in 0..rows {
+                for _ in 0..r.below(4) {
+                    b.values().append_option(opt(r).map(|v| v as i64));
+                }
+                b.append(opt(r).is_some());
+            }
+            Arc::new(b.finish())
+        }
+        10 => {
+            let mut b = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+            for _ in 0..rows {
+                for key in 0..r.below(3) {
+                    b.keys().append_value(key.to_string());
+                    b.values().append_option(opt(r).map(|v| v as i64));
+                }
+                b.append(opt(r).is_some()).unwrap();
+            }
+            Arc::new(b.finish())
+        }
+        _ => {
+            let (a_field, a) = column(2, rows, r);
+            let (b_field, b) = column(9, rows, r);
+            let valid = (0..rows).map(|_| opt(r).is_some()).collect::<Vec<_>>();
+            let fields = vec![a_field.with_name("a"), b_field.with_name("b")];
+            Arc::new(StructArray::new(fields.into(), vec![a, b], Some(valid.into())))
+        }
+    }
+}
+
+/// A decimal, a timestamp or a fixed-size binary.
+fn logical(kind: u64, rows: usize, r: &mut Seeded, opt: &dyn Fn(&mut Seeded) -> Option<u64>) -> ArrayRef {
+    match kind {
+        6 => {
+            let values: Decimal128Array = (0..rows).map(|_| opt(r).map(|v| i128::from(v as u32))).collect();
+            Arc::new(values.with_precision_and_scale(20, 3).unwrap())
+        }
+        7 => {
+            let values: TimestampMillisecondArray = (0..rows).map(|_| opt(r).map(|v| v as i64)).collect();
+            Arc::new(values.with_timezone("Asia/Tokyo"))
+        }
+        _ => {
+            let values = (0..rows).map(|_| opt(r).map(|v| v.to_le_bytes()));
+            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 8).unwrap())
+        }
+    }
+}
 
 /// One column of a kind, named by it.
 fn column(kind: u64, rows: usize, r: &mut Seeded) -> (Field, ArrayRef) {
@@ -69,46 +122,8 @@ fn column(kind: u64, rows: usize, r: &mut Seeded) -> (Field, ArrayRef) {
             (0..rows).for_each(|_| b.append_option(opt(r).map(|v| vec![v as u8; (v % 40) as usize])));
             Arc::new(b.finish())
         }
-        6 => {
-            let values: Decimal128Array = (0..rows).map(|_| opt(r).map(|v| i128::from(v as u32))).collect();
-            Arc::new(values.with_precision_and_scale(20, 3).unwrap())
-        }
-        7 => {
-            let values: TimestampMillisecondArray = (0..rows).map(|_| opt(r).map(|v| v as i64)).collect();
-            Arc::new(values.with_timezone("Asia/Tokyo"))
-        }
-        8 => {
-            let values = (0..rows).map(|_| opt(r).map(|v| v.to_le_bytes()));
-            Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 8).unwrap())
-        }
-        9 => {
-            let mut b = ListBuilder::new(Int64Builder::new());
-            for _ in 0..rows {
-                for _ in 0..r.below(4) {
-                    b.values().append_option(opt(r).map(|v| v as i64));
-                }
-                b.append(opt(r).is_some());
-            }
-            Arc::new(b.finish())
-        }
-        10 => {
-            let mut b = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
-            for _ in 0..rows {
-                for key in 0..r.below(3) {
-                    b.keys().append_value(key.to_string());
-                    b.values().append_option(opt(r).map(|v| v as i64));
-                }
-                b.append(opt(r).is_some()).unwrap();
-            }
-            Arc::new(b.finish())
-        }
-        11 => {
-            let (a_field, a) = column(2, rows, r);
-            let (b_field, b) = column(9, rows, r);
-            let valid = (0..rows).map(|_| opt(r).is_some()).collect::<Vec<_>>();
-            let fields = vec![a_field.with_name("a"), b_field.with_name("b")];
-            Arc::new(StructArray::new(fields.into(), vec![a, b], Some(valid.into())))
-        }
+        6..=8 => logical(kind, rows, r, &opt),
+        9..=11 => nested(kind, rows, r, &opt),
         12 => {
             let values: Vec<_> = (0..rows).map(|_| opt(r).map(|v| text(v % 20))).collect();
             let values = values.iter().map(Option::as_deref);
@@ -211,7 +226,7 @@ fn write(seed: u64) -> (Vec<u8>, usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(250) })]
 
     #[test]
     fn any_rows_of_any_file_in_any_order(

@@ -93,7 +93,7 @@ pub(super) struct TargetArgs {
     pub(super) output: Output,
     /// Memory for rows and for the bytes that they come from; more rows go out in more batches.
     /// Units: KiB, MiB, GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     memory: ByteSize,
     /// Print opens, reads, bytes and microseconds of each stage on stderr.
     #[arg(long)]
@@ -110,9 +110,9 @@ impl TargetArgs {
 
     pub(super) fn options(&self) -> OpenOptions {
         OpenOptions {
-            // A quarter for rows, since they exist twice while they are put in order.
-            max_result_bytes: self.memory.0 / 4,
-            max_fetch_bytes: self.memory.0 / 2,
+            // Rows exist twice while they are put in order, and the bytes of a batch stay for the next.
+            max_result_bytes: self.memory.0 / 8,
+            max_fetch_bytes: self.memory.0 / 4,
             ..self.mounts.options()
         }
     }

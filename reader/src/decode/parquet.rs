@@ -2,34 +2,28 @@
 //!
 //! Owns the use of the `parquet` crate: it parses footers, and its Arrow readers turn bytes into
 //! arrays, so that every type conversion is theirs. Reads nothing itself: bytes come through a
-//! closure when it is opened, and as [`Fetched`] when rows are decoded. Called by [`crate::table`].
+//! closure when it is opened, and as [`crate::fetch::Fetched`] when rows are decoded. Called by [`crate::table`].
 
 mod footer;
 mod index;
 mod pages;
 mod projection;
+mod rows;
 mod schema_guard;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
-use bytes::{Buf, Bytes};
-use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
-    RowSelectionPolicy,
-};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema_by_columns};
 use parquet::file::metadata::ParquetMetaData;
-use parquet::file::reader::{ChunkReader, Length};
 
 use crate::decode::guarded;
 use crate::error::{ReadError, Result};
-use crate::fetch::Fetched;
-use crate::plan::{ColumnPlan, DataPage, FilePlan, Layout};
+use crate::plan::{DataPage, Layout};
 use index::CheckedIndex;
 
 /// Footer and checked offset index of one file version.
@@ -195,108 +189,9 @@ impl ParquetFile {
         Ok((leaves, roots))
     }
 
-    /// Grows when [`ParquetFile::check_index`] finds an index that lies.
+    /// Grows when [`ParquetFile::check_pages`] finds an index that lies.
     pub(crate) fn index_generation(&self) -> u64 {
         self.index.generation()
-    }
-
-    /// Compares the offset indexes that `plan` relies on with the data pages that were read. Those
-    /// that disagree are not used any more, and the caller has to plan again: `Ok(false)`.
-    pub(crate) fn check_index(&self, plan: &FilePlan, fetched: &Fetched) -> Result<bool> {
-        let bytes = FetchedReader {
-            fetched: fetched.clone(),
-            len: self.len,
-        };
-        let mut agrees = true;
-        for row_group in &plan.row_groups {
-            let group = self.metadata().row_group(row_group.row_group);
-            for column in &row_group.columns {
-                let ColumnPlan::Pages { column, pages, .. } = column else {
-                    continue;
-                };
-                let right = guarded(&self.path, "checking the page index", || {
-                    let locations = self.index.locations(row_group.row_group, *column);
-                    let locations = locations.unwrap_or_default();
-                    for page in pages {
-                        let Some(here) = locations.get(*page) else {
-                            return Ok(false);
-                        };
-                        let end = locations
-                            .get(page + 1)
-                            .map_or(group.num_rows(), |next| next.first_row_index);
-                        let rows = (end - here.first_row_index).max(0) as u64;
-                        if !pages::holds_rows(&bytes, group, *column, here, rows)? {
-                            return Ok(false);
-                        }
-                    }
-                    Ok(true)
-                });
-                if !matches!(right, Ok(true)) {
-                    self.index.distrust(row_group.row_group, *column);
-                    agrees = false;
-                }
-            }
-        }
-        Ok(agrees)
-    }
-
-    /// The planned rows, in the file's order.
-    pub(crate) fn decode(
-        &self,
-        plan: &FilePlan,
-        fetched: &Fetched,
-        columns: &Columns,
-    ) -> Result<RecordBatch> {
-        let rows = plan.row_count;
-        if columns.leaves.is_empty() {
-            let options = RecordBatchOptions::new().with_row_count(Some(rows));
-            return RecordBatch::try_new_with_options(columns.schema.clone(), vec![], &options)
-                .map_err(|e| ReadError::corrupt(&self.path, e.to_string()));
-        }
-        let bytes = FetchedReader {
-            fetched: fetched.clone(),
-            len: self.len,
-        };
-        let (row_groups, selection) = self.selection(plan);
-        let batch = guarded(&self.path, "decoding rows", || {
-            let mask = ProjectionMask::leaves(self.arrow.parquet_schema(), columns.leaves.iter().copied());
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.arrow.clone())
-                .with_row_groups(row_groups)
-                .with_projection(mask)
-                .with_row_selection(selection)
-                // A mask would read the data pages between two wanted rows.
-                .with_row_selection_policy(RowSelectionPolicy::Selectors)
-                .with_batch_size(rows)
-                .build()?;
-            let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
-            let batch = match &batches[..] {
-                [] => return Ok(RecordBatch::new_empty(columns.schema.clone())),
-                [one] => one.clone(),
-                [first, ..] => concat_batches(&first.schema(), &batches)?,
-            };
-            Ok(batch.project(&columns.order)?)
-        })?;
-        if batch.num_rows() != rows {
-            return Err(ReadError::corrupt(
-                &self.path,
-                format!("decoding rows: {rows} rows planned, {} found", batch.num_rows()),
-            ));
-        }
-        RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
-            .map_err(|e| ReadError::corrupt(&self.path, format!("decoding rows: {e}")))
-    }
-
-    /// The row groups of the plan, and the wanted rows within these, one after the other.
-    fn selection(&self, plan: &FilePlan) -> (Vec<usize>, RowSelection) {
-        let mut ranges = Vec::new();
-        let mut start = 0;
-        for row_group in &plan.row_groups {
-            let shift = |range: &Range<u64>| start + range.start as usize..start + range.end as usize;
-            ranges.extend(row_group.rows.iter().map(shift));
-            start += self.rows(row_group.row_group) as usize;
-        }
-        let selection = RowSelection::from_consecutive_ranges(ranges.into_iter(), start);
-        (plan.row_groups.iter().map(|g| g.row_group).collect(), selection)
     }
 }
 
@@ -330,34 +225,5 @@ impl Layout for &ParquetFile {
                 bytes: 0..0,
             },
         }
-    }
-}
-
-/// The format library's door to the bytes: what was fetched, and nothing else.
-#[derive(Debug, Clone)]
-struct FetchedReader {
-    fetched: Fetched,
-    len: u64,
-}
-
-impl Length for FetchedReader {
-    fn len(&self) -> u64 {
-        self.len
-    }
-}
-
-impl ChunkReader for FetchedReader {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
-        let bytes = self.fetched.from(start).filter(|bytes| !bytes.is_empty());
-        Ok(bytes.ok_or_else(|| pages::outside_of_plan(start, 0))?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, len: usize) -> parquet::errors::Result<Bytes> {
-        let range = start..start.saturating_add(len as u64);
-        self.fetched
-            .get(&range)
-            .ok_or_else(|| pages::outside_of_plan(start, len))
     }
 }

@@ -92,6 +92,14 @@ fn write_temporal(out: &mut String, array: &dyn Array, row: usize, kind: &DataTy
             };
             json::write_timestamp(out, value, *unit, zone.is_some());
         }
+        kind => return write_span(out, array, row, kind),
+    }
+    Ok(())
+}
+
+/// Lengths of time.
+fn write_span(out: &mut String, array: &dyn Array, row: usize, kind: &DataType) -> Result<()> {
+    match kind {
         DataType::Duration(unit) => {
             let (value, unit) = match unit {
                 TimeUnit::Second => (array.as_primitive::<DurationSecondType>().value(row), "s"),

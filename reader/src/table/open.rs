@@ -30,8 +30,10 @@ pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
     let mut open_file = |target: &Target| {
         let mounted = Arc::new(MountedFile::open(target, options.spread, opener.clone())?);
         let mut read = |range| fetcher.read(&mounted, range, deadline);
-        let parquet = ParquetFile::open(mounted.path(), mounted.len(), guess, &mut read)?;
+        let parquet = ParquetFile::open(mounted.path(), mounted.len(), guess, &mut read);
+        // First: what is half of one version and half of another is malformed, but not corrupt.
         mounted.check_unchanged()?;
+        let parquet = parquet?;
         guess = guess
             .max(parquet.tail_bytes().next_multiple_of(4096))
             .min(TAIL_BYTES_GUESS_MAX);

@@ -8,7 +8,8 @@ use std::ops::Range;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::{Kept, Missing, Projection, Table, all_nullable};
+use super::lookup::{Kept, all_nullable};
+use super::{Missing, Projection, Table};
 use crate::error::{ReadError, Result};
 use crate::fetch::Deadline;
 use crate::row::RowId;

@@ -29,6 +29,8 @@ struct ColumnIndex {
     offsets: Option<OffsetIndexMetaData>,
     /// Set once a data page was found not to be what the index says.
     distrusted: AtomicBool,
+    /// Rows whose repetition levels were counted, where the column is read without an index.
+    rows_checked: AtomicU64,
 }
 
 impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
@@ -36,6 +38,7 @@ impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
         ColumnIndex {
             offsets,
             distrusted: AtomicBool::new(false),
+            rows_checked: AtomicU64::new(0),
         }
     }
 }
@@ -107,6 +110,16 @@ impl CheckedIndex {
             column.distrusted.store(true, SeqCst);
             self.1.fetch_add(1, SeqCst);
         }
+    }
+
+    /// The first so many rows have all their repetition levels.
+    pub(super) fn rows_checked(&self, row_group: usize, column: usize) -> u64 {
+        self.0[row_group][column].rows_checked.load(SeqCst)
+    }
+
+    /// The first `rows` rows have been found to have all their repetition levels.
+    pub(super) fn set_rows_checked(&self, row_group: usize, column: usize, rows: u64) {
+        self.0[row_group][column].rows_checked.fetch_max(rows, SeqCst);
     }
 
     /// Grows with every index that is not trusted any more.

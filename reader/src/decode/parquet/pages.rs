@@ -1,8 +1,10 @@
-//! Checks what an offset index claims against the data pages that were read.
+//! Checks data pages before the format library decodes them.
 //!
-//! An index can agree with itself and still number the rows wrongly. Before rows are decoded, the
-//! header of each planned data page must state the rows that the index states. Owns that comparison
-//! and nothing else. What it does not believe is read whole by [`crate::table`], without the index.
+//! An index can agree with itself and still number the rows wrongly, so that each planned data page
+//! must hold the rows that the index states. And the library skips records in a loop that never ends
+//! if a data page has fewer repetition levels than its header states, so that the levels of repeated
+//! columns are counted first. Owns these two checks. What disagrees with its index is read whole by
+//! [`crate::table`], without the index.
 
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::page_index::offset_index::PageLocation;
 use parquet::file::reader::SerializedPageReader;
 
-use super::FetchedReader;
+use super::rows::FetchedReader;
 
 /// Whether one data page holds the rows that the index says. `Err` if it cannot even be read.
 pub(super) fn holds_rows(
@@ -45,53 +47,97 @@ pub(super) fn holds_rows(
         // One level a row.
         return Ok(header.num_levels == Some(rows) && header.num_rows.is_none_or(|r| r == rows));
     }
-    if let Some(stated) = header.num_rows {
-        return Ok(stated == rows);
+    let max_level = column.column_descr().max_rep_level();
+    let page = pages.get_next_page()?;
+    Ok(page.and_then(|page| count_records(&page, max_level, true)) == Some(rows))
+}
+
+/// Whether all data pages of a repeated column, up to the one that holds `last_row`, have as many
+/// repetition levels as they state. The column is read without an index.
+pub(super) fn has_all_levels(
+    bytes: &FetchedReader,
+    row_group: &RowGroupMetaData,
+    column: usize,
+    last_row: u64,
+) -> Result<bool> {
+    let column = row_group.column(column);
+    let rows = usize::try_from(row_group.num_rows())?;
+    let pages = SerializedPageReader::new(Arc::new(bytes.clone()), column, rows, None)?;
+    let mut begun = 0u64;
+    for page in pages {
+        let page = page?;
+        if page.is_dictionary_page() {
+            continue;
+        }
+        match count_records(&page, column.column_descr().max_rep_level(), false) {
+            Some(records) => begun = begun.saturating_add(records as u64),
+            None => return Ok(false),
+        }
+        // One more record has begun, so that the wanted one ends in the pages so far.
+        if begun > last_row.saturating_add(1) {
+            break;
+        }
     }
-    match pages.get_next_page()? {
-        Some(Page::DataPage {
+    Ok(true)
+}
+
+/// Records that begin in a data page: how often the repetition level is 0. `None` if there are fewer
+/// levels than stated, or if a record should begin with the page and does not.
+fn count_records(page: &Page, max_level: i16, begins: bool) -> Option<usize> {
+    match page {
+        Page::DataPage {
             buf,
             num_values,
             rep_level_encoding: Encoding::RLE,
             ..
-        }) => {
-            let max_level = column.column_descr().max_rep_level();
-            Ok(count_records(&buf, num_values, max_level) == Some(rows))
+        } => {
+            let (len, rest) = buf.split_at_checked(4)?;
+            let len = u32::from_le_bytes(len.try_into().ok()?) as usize;
+            count_zeros(rest.get(..len)?, *num_values, max_level, begins)
         }
-        _ => Ok(false),
+        Page::DataPageV2 {
+            buf,
+            num_values,
+            num_rows,
+            rep_levels_byte_len,
+            ..
+        } => {
+            let levels = buf.get(..*rep_levels_byte_len as usize)?;
+            let records = count_zeros(levels, *num_values, max_level, true)?;
+            (records == *num_rows as usize).then_some(records)
+        }
+        _ => None,
     }
 }
 
-/// Records in a V1 data page: how often the repetition level is 0. `None` if the levels are cut, or
-/// the page begins in the middle of a record.
-fn count_records(body: &[u8], values: u32, max_level: i16) -> Option<usize> {
-    let (len, rest) = body.split_at_checked(4)?;
-    let len = u32::from_le_bytes(len.try_into().ok()?) as usize;
-    let mut levels = rest.get(..len)?;
-    let width = 16 - max_level.leading_zeros();
-    let (mut left, mut records, mut first) = (values as usize, 0, true);
+/// Zeros among the first `values` of RLE / bit-packed levels.
+fn count_zeros(mut levels: &[u8], values: u32, max_level: i16, begins: bool) -> Option<usize> {
+    let width = (16 - max_level.leading_zeros()) as usize;
+    let (mut left, mut records, mut first) = (values as usize, 0, begins);
     while left > 0 {
         let header = take_varint(&mut levels)?;
-        let count = usize::try_from(header >> 1).ok()?;
+        let count = usize::try_from(header >> 1).ok().filter(|count| *count > 0)?;
         if header & 1 == 0 {
-            let (level, rest) = levels.split_at_checked(width.div_ceil(8) as usize)?;
+            let (level, rest) = levels.split_at_checked(width.div_ceil(8))?;
             levels = rest;
             let zero = level.iter().all(|byte| *byte == 0);
-            if (first && !zero) || count == 0 {
+            if first && !zero {
                 return None;
             }
             let here = count.min(left);
             records += if zero { here } else { 0 };
             left -= here;
         } else {
-            let (packed, rest) = levels.split_at_checked(count.checked_mul(width as usize)?)?;
+            // The last group may be cut after the last level.
+            let len = count.checked_mul(width)?.min(levels.len());
+            let (packed, rest) = levels.split_at(len);
             levels = rest;
-            if count == 0 {
+            let here = count.checked_mul(8)?.min(left);
+            if here > packed.len() * 8 / width {
                 return None;
             }
-            let here = count.checked_mul(8)?.min(left);
             for position in 0..here {
-                let zero = level_is_zero(packed, position * width as usize, width as usize);
+                let zero = level_is_zero(packed, position * width, width);
                 if first && position == 0 && !zero {
                     return None;
                 }
@@ -133,30 +179,28 @@ pub(super) fn outside_of_plan(start: u64, len: usize) -> ParquetError {
 mod tests {
     use super::*;
 
-    fn body(levels: &[u8]) -> Vec<u8> {
-        [&(levels.len() as u32).to_le_bytes()[..], levels, b"values"].concat()
+    fn count(levels: &[u8], values: u32, max_level: i16) -> Option<usize> {
+        count_zeros(levels, values, max_level, true)
     }
 
     #[test]
     fn records_begin_where_the_repetition_level_is_zero() {
         // A run of 3 zeros, then 8 packed levels 0 1 1 0 0 0 0 0, of which 4 count.
-        assert_eq!(count_records(&body(&[6, 0, 3, 0b0000_0110]), 7, 1), Some(5));
-        // Two bits a level: 0, 2, 1, 0.
-        assert_eq!(count_records(&body(&[3, 0b00_01_10_00, 0]), 4, 3), Some(2));
-        assert_eq!(count_records(&body(&[]), 0, 1), Some(0));
+        assert_eq!(count(&[6, 0, 3, 0b0000_0110], 7, 1), Some(5));
+        // Two bits a level: 0, 2, 1, 0; and the same with its last group cut.
+        assert_eq!(count(&[3, 0b00_01_10_00, 0], 4, 3), Some(2));
+        assert_eq!(count(&[3, 0b00_01_10_00], 4, 3), Some(2));
+        assert_eq!(count(&[], 0, 1), Some(0));
     }
 
     #[test]
     fn cut_levels_and_split_records_are_not_counted() {
-        assert_eq!(
-            count_records(&body(&[6, 1]), 3, 1),
-            None,
-            "begins within a record"
-        );
-        assert_eq!(count_records(&body(&[3, 0b0000_0001]), 3, 1), None);
-        assert_eq!(count_records(&body(&[6, 0]), 4, 1), None, "too few levels");
-        assert_eq!(count_records(&body(&[0, 0, 0, 0]), 4, 1), None, "an empty run");
-        assert_eq!(count_records(&[9, 0, 0, 0, 6], 4, 1), None);
-        assert_eq!(count_records(&[], 4, 1), None);
+        assert_eq!(count(&[6, 1], 3, 1), None, "begins within a record");
+        assert_eq!(count_zeros(&[6, 1], 3, 1, false), Some(0));
+        assert_eq!(count(&[3, 0b0000_0001], 3, 1), None);
+        assert_eq!(count(&[6, 0], 4, 1), None, "too few levels");
+        assert_eq!(count(&[3, 0], 9, 1), None, "too few packed levels");
+        assert_eq!(count(&[0, 0, 0, 0], 4, 1), None, "an empty run");
+        assert_eq!(count(&[], 4, 1), None);
     }
 }
