@@ -16,7 +16,7 @@ const NAMES_MAX: u64 = 10_000;
 pub const NOBODY: u32 = 65_534;
 
 /// The operator's choices about owners and modes; see fs/CONFIG.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OwnerConfig {
     /// Owner of everything; `None`: the source's owner, by name.
     pub uid: Option<u32>,
@@ -28,18 +28,6 @@ pub struct OwnerConfig {
     pub file_mode: Option<u16>,
     /// Mode of each directory; `None`: the source's.
     pub dir_mode: Option<u16>,
-}
-
-impl Default for OwnerConfig {
-    fn default() -> Self {
-        OwnerConfig {
-            uid: None,
-            gid: None,
-            umask: 0,
-            file_mode: None,
-            dir_mode: None,
-        }
-    }
 }
 
 /// Names of users and groups to ids, remembered for a while; shared by all mounts.
