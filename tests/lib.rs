@@ -184,6 +184,51 @@ impl Drop for Daemon {
     }
 }
 
+/// A local directory to mount, and its URL.
+#[derive(Debug)]
+pub struct Tree {
+    directory: TempDir,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Tree::new()
+    }
+}
+
+impl Tree {
+    /// An empty directory.
+    pub fn new() -> Tree {
+        Tree {
+            directory: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What to mount.
+    pub fn url(&self) -> String {
+        format!("file://{}", self.path().display())
+    }
+
+    /// Writes a file in place.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, bytes).expect("write");
+        path
+    }
+}
+
+/// Bytes that are different everywhere, and the same each time.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
 /// Whether a process has ended; one that nobody has waited for yet has.
 pub fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

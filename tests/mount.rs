@@ -1,49 +1,17 @@
 //! What a mount of a local directory does, call by call. Promises are named by their numbers in fs/SEMANTICS.md.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use lookupfs_tests::{Daemon, has_ended, read_mapped, wait_until};
-use tempfile::TempDir;
-
-/// A directory to mount, and its URL.
-struct Tree {
-    directory: TempDir,
-}
-
-impl Tree {
-    fn new() -> Tree {
-        Tree {
-            directory: tempfile::tempdir().unwrap(),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    fn url(&self) -> String {
-        format!("file://{}", self.path().display())
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
-        let path = self.path().join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
-        .collect()
-}
+use lookupfs_tests::{Daemon, Tree, pattern, read_mapped, wait_until};
 
 fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
     result.unwrap_err().raw_os_error().unwrap()
@@ -101,6 +69,7 @@ fn all_ways_to_read_give_the_same_bytes() {
 #[repr(align(4096))]
 struct Aligned([u8; 8192]);
 
+/// P5.
 #[test]
 fn everything_that_would_write_is_refused_p5() {
     let tree = Tree::new();
@@ -426,90 +395,4 @@ fn opening_costs_no_message_once_the_kernel_knows() {
     ] {
         assert_eq!(before.pointer(counter), after.pointer(counter), "{counter}");
     }
-}
-
-#[test]
-fn mounts_of_one_daemon_share_one_cache_and_it_ends_with_the_last() {
-    let tree = Tree::new();
-    tree.write("f", &pattern(100_000));
-    let mut daemon = Daemon::new();
-    let first = daemon.mount(&tree.url(), "");
-    let second = daemon.mount(&tree.url(), "");
-    let pid = daemon.pid();
-    fs::read(first.join("f")).unwrap();
-    let reads = daemon.count("/sources/0/requests/read");
-    assert_eq!(fs::read(second.join("f")).unwrap(), pattern(100_000));
-    assert_eq!(
-        daemon.count("/sources/0/requests/read"),
-        reads,
-        "the second mount was served from memory"
-    );
-    for mount in [&first, &second] {
-        assert!(
-            daemon
-                .lookupfs(&["umount".as_ref(), mount.as_os_str()])
-                .status
-                .success()
-        );
-    }
-    assert!(wait_until(Duration::from_secs(10), || !Path::new(&format!(
-        "/proc/{pid}"
-    ))
-    .exists()));
-}
-
-#[test]
-fn sigterm_unmounts_also_with_open_files() {
-    let tree = Tree::new();
-    tree.write("f", b"x");
-    let mut daemon = Daemon::new();
-    let mount = daemon.mount(&tree.url(), "");
-    let _open = File::open(mount.join("f")).unwrap();
-    let pid = daemon.pid();
-    assert!(
-        std::process::Command::new("kill")
-            .arg(pid.to_string())
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(wait_until(Duration::from_secs(20), || !Path::new(&format!(
-        "/proc/{pid}"
-    ))
-    .exists()));
-    assert_eq!(
-        fs::read_dir(&mount).unwrap().count(),
-        0,
-        "the directory below shows again"
-    );
-}
-
-#[test]
-fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
-    let tree = Tree::new();
-    tree.write("f", b"x");
-    let mut daemon = Daemon::new();
-    let mount = daemon.mount(&tree.url(), "");
-    let pid = daemon.pid();
-    assert!(
-        std::process::Command::new("kill")
-            .args(["-9", &pid.to_string()])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount)
-        == Some(libc::ENOTCONN)));
-    let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
-    let again = daemon.lookupfs(&args);
-    assert!(
-        again.status.success(),
-        "{}",
-        String::from_utf8_lossy(&again.stderr)
-    );
-    assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
-}
-
-fn errno_of(path: &Path) -> Option<i32> {
-    fs::metadata(path).err().and_then(|error| error.raw_os_error())
 }

@@ -1,5 +1,7 @@
 //! Mounts that cannot be: one line that says what to do, and nothing left behind.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -70,6 +72,7 @@ fn a_mount_that_cannot_be_says_what_to_do_and_leaves_nothing() {
     );
 }
 
+/// P3.
 #[test]
 fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
     let daemon = Daemon::new();

@@ -1,5 +1,7 @@
 //! The read path against the reference model, on a local directory; see `reference.rs`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use lookupfs_tests::reference::Reference;
 use lookupfs_tests::source_side::FileSide;
 use lookupfs_tests::{Daemon, seed};

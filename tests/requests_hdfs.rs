@@ -1,5 +1,7 @@
 //! What a lookup costs at a real HDFS, counted twice: by the counting source, and by the NameNode's audit log.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::path::Path;
 use std::process::Command;
 

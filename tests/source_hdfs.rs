@@ -425,6 +425,7 @@ async fn a_datanode_that_hangs_costs_one_socket_timeout_and_not_the_read() {
     hdfs.run(&["resume-dn", "1"]);
 }
 
+/// P4.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_replica_is_passed_over_and_damaged_bytes_are_never_read() {
     let hdfs = OwnHdfs::start(&["-d", "1"]);

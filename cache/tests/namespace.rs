@@ -1,5 +1,7 @@
 //! The namespace against an in-memory source: what it asks, and how old its answers may be. Time is moved, not waited for.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

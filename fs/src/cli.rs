@@ -88,7 +88,7 @@ pub struct DaemonArgs {
 
 /// The mount options, as `lookupfs mount --help` shows them; fs/CONFIG.md says more.
 const OPTIONS_HELP: &str = "\
-Mount options (-o); times are seconds unless they say ms, m or h; sizes take k, m, g (powers of 1024):
+Mount options (-o):
   ttl=5                  how old what is known of a path may be
   negative_ttl=1         how old the answer may be that nothing is there; at most 60
   immutable              what is there never changes
@@ -106,4 +106,5 @@ Options of the whole daemon (the first mount decides):
   page_size=16k          unit of the cache, 4k to 4m
   max_inflight=64m       bytes being fetched at once
   log=info               what is logged: error, warn, info, debug, or a filter
+Times are seconds unless they say ms, m or h; sizes take k, m, g (powers of 1024).
 Ignored: ro, auto, noauto, nofail, _netdev, x-*, and what mount(8) keeps for itself.";

@@ -9,27 +9,29 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, Config, FileAttr, FileHandle, FileType, Filesystem as FuserFilesystem, Generation, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs,
-    ReplyXattr, Request, Session, SessionACL,
+    AccessFlags, Config, FileHandle, Filesystem as FuserFilesystem, Generation, INodeNo, InitFlags,
+    IoctlFlags, KernelConfig, LockOwner, Notifier, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+    Session, SessionACL,
 };
 use futures::FutureExt;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
-use lookupfs_cache::source::FileKind;
 use tokio::runtime::Handle;
 
 use crate::answer::Answer;
-use crate::attributes::{Attributes, LookedUp, Shown};
-use crate::directory::Place;
+use crate::attributes::{LookedUp, Shown};
 use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::kernel_cache::KernelCache;
 
+mod attr;
+mod listing;
 mod read_only;
+
+use attr::{file_attr, no_attr};
 
 /// `_IOR('L', 1, [u8; 16])`: the 128 bits that name the version of an open regular file.
 pub const VERSION_IOCTL: u32 = (2 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 1;
@@ -174,39 +176,6 @@ fn panicked(filesystem: &Filesystem, operation: &str) -> Errno {
 
 fn raw(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw())
-}
-
-fn file_type(kind: FileKind) -> FileType {
-    match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-    }
-}
-
-fn file_attr(shown: &Attributes) -> FileAttr {
-    // Saturates far outside of any real clock, where an addition would panic on a hostile time.
-    let mtime: SystemTime = UNIX_EPOCH
-        .checked_add(Duration::from_millis(shown.mtime_ms))
-        .unwrap_or(UNIX_EPOCH);
-    FileAttr {
-        ino: INodeNo(shown.number),
-        size: shown.len,
-        blocks: shown.len.div_ceil(512),
-        atime: mtime,
-        mtime,
-        ctime: mtime,
-        crtime: mtime,
-        kind: file_type(shown.kind),
-        perm: shown.ownership.mode,
-        // 1 also for directories: it tells `find` that the count of subdirectories is not known.
-        nlink: 1,
-        uid: shown.ownership.uid,
-        gid: shown.ownership.gid,
-        rdev: 0,
-        blksize: shown.block_bytes,
-        flags: 0,
-    }
 }
 
 impl FuserFilesystem for Handlers {
@@ -402,23 +371,6 @@ impl FuserFilesystem for Handlers {
     read_only::refusals!();
 }
 
-/// Attributes that say that nothing is there.
-fn no_attr() -> FileAttr {
-    let ownership = crate::owner::Ownership {
-        uid: 0,
-        gid: 0,
-        mode: 0,
-    };
-    file_attr(&Attributes {
-        number: 0,
-        kind: FileKind::File,
-        len: 0,
-        mtime_ms: 0,
-        ownership,
-        block_bytes: 4096,
-    })
-}
-
 /// Runs a handler that answers in place; a panic is EIO.
 fn guarded(
     filesystem: &Filesystem,
@@ -429,96 +381,4 @@ fn guarded(
         Ok(result) => finish(filesystem, operation, result),
         Err(_panic) => Err(panicked(filesystem, operation)),
     }
-}
-
-impl Handlers {
-    fn fill(
-        &self,
-        number: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: &mut ReplyDirectory,
-    ) -> Result<()> {
-        let directory = self.filesystem.directory(handle.0)?;
-        let mut at = offset;
-        while let Some(place) = directory.at(at) {
-            // The offset given with an entry is where the next call starts.
-            at += 1;
-            let full = match place {
-                Place::Dot => reply.add(number, at, FileType::Directory, "."),
-                Place::DotDot => {
-                    let parent = self.filesystem.parent_number(&directory);
-                    reply.add(INodeNo(parent), at, FileType::Directory, "..")
-                }
-                Place::Entry(entry) => {
-                    let number = self.filesystem.entry_number(&directory, entry)?;
-                    let name = OsStr::from_bytes(&entry.name);
-                    reply.add(INodeNo(number), at, file_type(entry.status.kind), name)
-                }
-            };
-            if full {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn fill_plus(
-        &self,
-        number: INodeNo,
-        handle: FileHandle,
-        offset: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Result<()> {
-        let directory = self.filesystem.directory(handle.0)?;
-        let mut at = offset;
-        while let Some(place) = directory.at(at) {
-            at += 1;
-            let full = match place {
-                // The kernel takes the kind of these two and nothing else; it counts no lookup for them.
-                Place::Dot => reply.add(number, at, ".", &Duration::ZERO, &dot(number.0), Generation(0)),
-                Place::DotDot => {
-                    let parent = self.filesystem.parent_number(&directory);
-                    reply.add(
-                        INodeNo(parent),
-                        at,
-                        "..",
-                        &Duration::ZERO,
-                        &dot(parent),
-                        Generation(0),
-                    )
-                }
-                Place::Entry(entry) => {
-                    let Shown { attributes, ttl } = self.filesystem.enter_listed(&directory, entry)?;
-                    let (number, name) = (INodeNo(attributes.number), OsStr::from_bytes(&entry.name));
-                    let full = reply.add(number, at, name, &ttl, &file_attr(&attributes), Generation(0));
-                    if full {
-                        // It did not fit, so the kernel does not hold it.
-                        self.filesystem.forget(number.0, 1);
-                    }
-                    full
-                }
-            };
-            if full {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn dot(number: u64) -> FileAttr {
-    let ownership = crate::owner::Ownership {
-        uid: 0,
-        gid: 0,
-        mode: 0o555,
-    };
-    file_attr(&Attributes {
-        number,
-        kind: FileKind::Directory,
-        len: 0,
-        mtime_ms: 0,
-        ownership,
-        block_bytes: 4096,
-    })
 }

@@ -1,0 +1,87 @@
+//! How daemons and their mounts come, share and go.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+use lookupfs_tests::{Daemon, Tree, has_ended, pattern, wait_until};
+
+#[test]
+fn mounts_of_one_daemon_share_one_cache_and_it_ends_with_the_last() {
+    let tree = Tree::new();
+    tree.write("f", &pattern(100_000));
+    let mut daemon = Daemon::new();
+    let first = daemon.mount(&tree.url(), "");
+    let second = daemon.mount(&tree.url(), "");
+    let pid = daemon.pid();
+    fs::read(first.join("f")).unwrap();
+    let reads = daemon.count("/sources/0/requests/read");
+    assert_eq!(fs::read(second.join("f")).unwrap(), pattern(100_000));
+    assert_eq!(
+        daemon.count("/sources/0/requests/read"),
+        reads,
+        "the second mount was served from memory"
+    );
+    for mount in [&first, &second] {
+        assert!(
+            daemon
+                .lookupfs(&["umount".as_ref(), mount.as_os_str()])
+                .status
+                .success()
+        );
+    }
+    assert!(wait_until(Duration::from_secs(10), || has_ended(pid)));
+}
+
+#[test]
+fn sigterm_unmounts_also_with_open_files() {
+    let tree = Tree::new();
+    tree.write("f", b"x");
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "");
+    let _open = File::open(mount.join("f")).unwrap();
+    let pid = daemon.pid();
+    assert!(
+        std::process::Command::new("kill")
+            .arg(pid.to_string())
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(wait_until(Duration::from_secs(20), || has_ended(pid)));
+    assert_eq!(
+        fs::read_dir(&mount).unwrap().count(),
+        0,
+        "the directory below shows again"
+    );
+}
+
+#[test]
+fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
+    let tree = Tree::new();
+    tree.write("f", b"x");
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "");
+    let pid = daemon.pid();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount)
+        == Some(libc::ENOTCONN)));
+    let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
+    let again = daemon.lookupfs(&args);
+    assert!(
+        again.status.success(),
+        "{}",
+        String::from_utf8_lossy(&again.stderr)
+    );
+    assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
+}
+
+fn errno_of(path: &Path) -> Option<i32> {
+    fs::metadata(path).err().and_then(|error| error.raw_os_error())
+}
