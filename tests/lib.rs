@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub mod hdfs;
+pub mod lookups;
 pub mod own_hdfs;
 pub mod reference;
 pub mod source_side;

@@ -1,6 +1,6 @@
 //! Files in HDFS, through `hdfs-native`. This file and those below it are the only ones that know that crate.
 //!
-//! The crate is never called bare: NameNode calls go through [`namenode`], reads through [`file`], both with a
+//! The crate is never called bare: NameNode calls go through `namenode`, reads through `file`, both with a
 //! deadline and a panic boundary. What is asked is what the contract of [`Source`] needs and no more: a status is one
 //! NameNode request, a listing one for each 1,000 entries, an open two, a read none but for a client's very first, which
 //! asks how to talk to DataNodes.
