@@ -69,6 +69,7 @@ impl InProcess {
             allow_other: false,
             default_permissions: false,
             deadline: Duration::from_secs(5),
+            metadata_deadline: Duration::from_secs(5),
         };
         let mounts = Arc::new(Mounts::default());
         mounts.mount(&plan, filesystem, runtime.handle()).unwrap();

@@ -180,6 +180,7 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
         .init();
     let files = DaemonFiles::new(name).map_err(CommandError::Failed)?;
     let _name = daemon::take_name(name, &files).map_err(CommandError::Failed)?;
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -195,4 +196,15 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
     // Requests that still wait for a source are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ended
+}
+
+/// Files open at `file://` sources, sockets to DataNodes and mounts all cost a descriptor: the soft limit of most hosts,
+/// 1024, is meant for programs that use `select`.
+fn raise_open_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -77,16 +77,19 @@ pub fn run_directory() -> Result<PathBuf, String> {
             return Err("set LOOKUPFS_RUN_DIR to a directory of your own for the socket".to_owned());
         }
     };
+    let shown = directory.display();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&directory)
-        .map_err(|error| {
-            format!(
-                "{}: cannot be made ({error}); set LOOKUPFS_RUN_DIR",
-                directory.display()
-            )
-        })?;
+        .map_err(|error| format!("{shown}: cannot be made ({error}); set LOOKUPFS_RUN_DIR"))?;
+    let metadata = fs::metadata(&directory).map_err(|error| format!("{shown}: {error}"))?;
+    // Whoever may write here could put a socket of their own in the daemon's place.
+    if metadata.uid() != nix::unistd::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        return Err(format!(
+            "{shown}: others may write there; `chown` it to this user and `chmod 700` it"
+        ));
+    }
     Ok(directory)
 }
 

@@ -113,8 +113,8 @@ impl Daemon {
                 source: request.source.clone(),
                 allow_other: request.options.allow_other,
                 default_permissions: request.options.default_permissions,
-                // The layers below end earlier; this is for what they forget.
-                deadline: request.options.deadline + request.options.metadata_deadline,
+                deadline: request.options.deadline,
+                metadata_deadline: request.options.metadata_deadline,
             });
         }
         let root = self.root(&source.namespace, &key.root)?;

@@ -44,6 +44,9 @@ const BACKGROUND_MAX: u16 = 64;
 /// Event loops of one mount. More only wake each other: each mount has its own, next to its readers.
 const EVENT_LOOPS: usize = 2;
 
+/// Name of the one operation that has a deadline of its own.
+const READ: &str = "read";
+
 /// What `statfs` says: a documented constant, since neither HDFS nor hdfs-native answers the question per path. 1 PiB in
 /// blocks of 4 KiB, nothing free.
 const STATFS_BLOCK_BYTES: u32 = 4096;
@@ -54,8 +57,10 @@ const NAME_BYTES_MAX: u32 = 255;
 struct Handlers {
     filesystem: Arc<Filesystem>,
     runtime: Handle,
-    /// Every request is answered within this, whatever the layers below do.
+    /// Every READ is answered within this, whatever the layers below do.
     deadline: Duration,
+    /// The same for every other request.
+    metadata_deadline: Duration,
 }
 
 /// Serves a mounted `/dev/fuse` descriptor until it is unmounted. Blocks; `ready` is called when the kernel has agreed
@@ -68,7 +73,7 @@ pub fn serve(
     device: OwnedFd,
     allow_other: bool,
     runtime: Handle,
-    deadline: Duration,
+    (deadline, metadata_deadline): (Duration, Duration),
     ready: impl FnOnce(),
 ) -> io::Result<()> {
     let mut config = Config::default();
@@ -83,6 +88,7 @@ pub fn serve(
         filesystem: filesystem.clone(),
         runtime,
         deadline,
+        metadata_deadline,
     };
     let session = Session::from_fd(handlers, device, acl, config)?;
     filesystem
@@ -124,7 +130,11 @@ impl Handlers {
         match catch_unwind(AssertUnwindSafe(handler)) {
             Ok(Answer::Now(result)) => deliver(finish(&filesystem, operation, result)),
             Ok(Answer::Later(future)) => {
-                let deadline = self.deadline;
+                let deadline = if operation == READ {
+                    self.deadline
+                } else {
+                    self.metadata_deadline
+                };
                 self.runtime.spawn(async move {
                     let bounded = tokio::time::timeout(deadline, future);
                     match AssertUnwindSafe(bounded).catch_unwind().await {
@@ -252,7 +262,7 @@ impl FuserFilesystem for Handlers {
         self.filesystem.counters().reads.add_one();
         let filesystem = self.filesystem.clone();
         let handler = || self.filesystem.read(number.0, offset, size);
-        self.answer("read", handler, move |answer| match answer {
+        self.answer(READ, handler, move |answer| match answer {
             Ok(bytes) => {
                 filesystem.counters().bytes_read.add(bytes.len() as u64);
                 reply.data(&bytes);

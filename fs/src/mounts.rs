@@ -55,8 +55,10 @@ pub struct MountPlan {
     pub allow_other: bool,
     /// Whether the kernel checks permissions.
     pub default_permissions: bool,
-    /// Every request is answered within this.
+    /// Every READ is answered within this.
     pub deadline: Duration,
+    /// Every other request is answered within this.
+    pub metadata_deadline: Duration,
 }
 
 /// The mounts that are up.
@@ -98,8 +100,9 @@ impl Mounts {
             source,
             allow_other,
             default_permissions,
-            deadline,
+            ..
         } = plan.clone();
+        let deadlines = (plan.deadline, plan.metadata_deadline);
         let device = mount_point::mount_fuse(&source, &path, allow_other, default_permissions)?;
         let mounted = Arc::new(Mounted {
             path: path.clone(),
@@ -115,7 +118,7 @@ impl Mounts {
                 up.up.lock().push(registered);
                 let _ = tell.send(Ok(()));
             };
-            let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadline, on_ready);
+            let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadlines, on_ready);
             if let Err(error) = &ended {
                 tracing::warn!(path = %mounted.path.display(), %error, "the mount has ended");
             }
