@@ -27,7 +27,7 @@ USAGE
 }
 
 ROWS=20000     # of each of the two files of the sample
-LOOKED_UP=1000 # row ids of a lookup: nine tenths at random, the rest repeat some of them
+LOOKED_UP=1000 # row ids of a lookup: nine tenths at random in random order, the rest repeat some of them
 SEED=7
 MOUNTS=4
 
@@ -52,7 +52,6 @@ unmount_all() { # also after a mount that failed half-way: asks the kernel what 
   for mount_point in "${MOUNT_POINTS[@]}"; do
     if grep -qF " $mount_point fuse.lookupfs " /proc/mounts; then "$LOOKUPFS" umount --lazy "$mount_point" || umount -l "$mount_point"; fi
   done
-  MOUNTED=0
   # The daemon ends with its last mount. It has this run directory alone, so its lock says when it is gone.
   if [ -e "$LOOKUPFS_RUN_DIR/demo.lock" ] && ! flock -w 15 "$LOOKUPFS_RUN_DIR/demo.lock" true; then
     say "the daemon does not end; its log:"
@@ -112,7 +111,7 @@ make_sample() {
   mkdir "$WORK/source"
   "$LOOKUP" sample "$WORK/source/narrow.parquet" --rows $ROWS --columns narrow >/dev/null
   "$LOOKUP" sample "$WORK/source/wide.parquet" --rows $ROWS --columns wide >/dev/null
-  # 20000 is ROWS: rows at random, then some of them again.
+  # Rows at random, then some of them again.
   awk -v rows=$ROWS -v wanted=$LOOKED_UP -v seed=$SEED 'BEGIN {
     srand(seed)
     for (i = 0; i < wanted * 0.9; i++) print id[i] = int(rand() * rows)
@@ -228,7 +227,7 @@ main() {
   trap 'exit 143' TERM
   check_host
   build
-  WORK=$(realpath "$(mktemp -d "${TMPDIR:-/tmp}/lookupfs-demo.XXXXXX")")
+  WORK=$(mktemp -d "$(realpath "${TMPDIR:-/tmp}")/lookupfs-demo.XXXXXX")
   export LOOKUPFS_RUN_DIR=$WORK/run
   mkdir "$LOOKUPFS_RUN_DIR"
   SOURCE=file://$WORK/source
@@ -236,7 +235,7 @@ main() {
   make_sample
   if [ "$HDFS" = 1 ]; then start_hdfs; fi
   mount_all
-  step "look up $LOOKED_UP row ids, reads spread over all" spread_lookups
+  step "look up $LOOKED_UP row ids, all mounts, cold" spread_lookups
   step "look up $LOOKED_UP row ids, each mount alone" single_lookups
   step "check every value of the sample" check_all
   step "all of that again, warm" everything

@@ -91,7 +91,7 @@ main() {
     cargo build --release --locked --manifest-path "$ROOT/Cargo.toml" -p lookupfs-fs
     LOOKUPFS_BIN=$(realpath "${CARGO_TARGET_DIR:-$ROOT/target}/release/lookupfs")
   fi
-  WORK=$(realpath "$(mktemp -d "${TMPDIR:-/tmp}/lookupfs-oracle.XXXXXX")")
+  WORK=$(mktemp -d "$(realpath "${TMPDIR:-/tmp}")/lookupfs-oracle.XXXXXX")
   export LOOKUPFS_RUN_DIR=$WORK/run MINIHDFS_HOME=$WORK/hdfs
   trap 'finish $?' EXIT
   trap 'exit 130' INT
