@@ -20,7 +20,7 @@ tests/run.sh [SUITE...]: checks everything (all), or the suites named
   reader   tests of the tests package that need neither a mount nor HDFS
   fuse     tests that mount; needs /dev/fuse
   hdfs     tests against a real HDFS on loopback (mount-scripts/minihdfs.sh), started here and stopped at the end
-  scripts  shellcheck on every script, and the scripts' own tests (tests/*_test.sh)
+  scripts  shellcheck on every script, and the scripts' own tests (tests/*_test.sh), on a mount and on a real HDFS
   docs     documentation builds without a warning, and its examples run
   all      all of these, in this order (the default)
 
@@ -44,62 +44,11 @@ CARGO_ARGS=(--locked --workspace --features lookupfs-tests/hdfs-tests)
 
 # --- what the host needs -----------------------------------------------------------------------------------------
 
-install() { # PACKAGE...: with apt-get as root, else says how
-  local sudo=
-  if [ "$(id -u)" != 0 ]; then sudo='sudo '; fi
-  if [ -n "$sudo" ] || ! command -v apt-get >/dev/null; then
-    say "missing here, install it: ${sudo}apt-get install $*"
-    return 1
-  fi
-  say "installing $*"
-  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
-}
-
-need() { # COMMAND PACKAGE
-  command -v "$1" >/dev/null || install "$2"
-}
-
-need_cargo() {
-  if ! command -v cargo >/dev/null && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
-    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-  fi
-  if ! command -v cargo >/dev/null; then
-    say "no cargo here: install Rust with rustup"
-    return 1
-  fi
-  need cc build-essential && need git git
-}
-
-java_version() { java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -1; }
-
-need_java() { # 17 or later; newer Debian releases have 21 in its place
-  local package=openjdk-17-jre-headless version
-  if ! command -v java >/dev/null; then
-    if command -v apt-cache >/dev/null && ! apt-cache show "$package" >/dev/null 2>&1; then package=openjdk-21-jre-headless; fi
-    install "$package" || return 1
-  fi
-  version=$(java_version)
-  if [ "${version:-0}" -lt 17 ]; then
-    say "java is version ${version:-unknown}, Hadoop 3.3.6 is run on 17: install $package and put it first on the PATH"
-    return 1
-  fi
-}
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/../mount-scripts/demo/host.sh"
 
 need_hadoop() {
   need_java && need mvn maven && need pip3 python3-pip
-}
-
-need_fuse() {
-  if [ ! -e /dev/fuse ] && [ "$(id -u)" = 0 ]; then modprobe fuse 2>/dev/null || true; fi
-  if [ ! -c /dev/fuse ]; then
-    say "no /dev/fuse: modprobe fuse (in a container: --device /dev/fuse --cap-add SYS_ADMIN)"
-    return 1
-  fi
-  if ! (: <>/dev/fuse) 2>/dev/null; then
-    say "/dev/fuse cannot be opened by $(id -un): chmod a+rw /dev/fuse, or run as root"
-    return 1
-  fi
-  if [ "$(id -u)" != 0 ]; then need fusermount3 fuse3; fi
 }
 
 # --- suites: each runs in a subshell of its own under set -e -------------------------------------------------------
@@ -145,20 +94,6 @@ run_targets() { # none|fuse-tests|hdfs-tests
 suite_reader() { run_targets none; }
 
 suite_fuse() { need_fuse && run_targets fuse-tests; }
-
-free_port_base() { # a base for minihdfs.sh: no port that a NameNode or first DataNode takes at base or base+300 is in use
-  local base port try
-  for try in {1..50}; do
-    base=$((20000 + RANDOM % 20 * 600))
-    for port in 0 2 100 110 300 302 400 410; do
-      if (: <"/dev/tcp/127.0.0.1/$((base + port))") 2>/dev/null; then continue 2; fi
-    done
-    echo "$base"
-    return
-  done
-  say "no free ports after $try tries between 20000 and 32000"
-  return 1
-}
 
 hdfs_line() ( # LINE or '': one HDFS for all tests, in a folder of its own; nothing is left behind
   set -e
@@ -217,9 +152,13 @@ suite_scripts() {
       shellcheck -s bash -e SC2034,SC2154 "$file" || failed=1
     fi
   done < <(scripts)
+  need_fuse && need_hadoop || return 1
   for file in tests/*_test.sh; do
-    if [ ! -e "$file" ]; then continue; fi
-    need_hadoop || return 1
+    if [ "$file" != tests/minihdfs_test.sh ]; then # only that one is about a line of Hadoop
+      echo "== $file"
+      "$file" || failed=1
+      continue
+    fi
     for line in ${LOOKUPFS_TEST_HADOOP:-default}; do
       echo "== $file, Hadoop $line"
       MINIHDFS_TEST_PORT=$(free_port_base)
@@ -309,7 +248,7 @@ timed() { # NAME FUNCTION: runs it under set -e, adds its row, sets STATUS. Neve
 
 run() { # SUITE
   case $1 in
-    tidy | unit | reader | fuse | hdfs)
+    tidy | unit | reader | fuse | hdfs | scripts)
       if [ -z "$BUILT" ]; then
         timed build build
         BUILT=$STATUS
@@ -343,7 +282,7 @@ main() {
     esac
   done
   cd "$(dirname "${BASH_SOURCE[0]}")/.."
-  need_cargo || exit 1
+  need_cargo && need git git || exit 1
   LOOKUPFS_BIN=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/lookupfs
   LOOKUP_BIN=$(dirname "$LOOKUPFS_BIN")/lookup
   export LOOKUPFS_BIN LOOKUP_BIN
