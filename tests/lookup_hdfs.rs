@@ -1,7 +1,7 @@
 //! `lookup` on a real HDFS, through sixteen mounts of one daemon.
 
 use lookupfs_tests::hdfs::MiniHdfs;
-use lookupfs_tests::lookups::{compare_with_scan, parquet_fixtures};
+use lookupfs_tests::lookups::compare_all;
 use lookupfs_tests::{Daemon, seed};
 
 /// P10.
@@ -14,20 +14,6 @@ fn rows_through_sixteen_mounts_of_a_real_hdfs_are_the_rows_of_a_local_scan() {
     hdfs.put(&root, &directory);
     let mut daemon = Daemon::new().with_env("HADOOP_CONF_DIR", hdfs.conf.to_str().expect("UTF-8"));
     let mounts = daemon.mount_many(&format!("{}{directory}", hdfs.url()), "ttl=60", 16);
-    let mut rows = 0;
-    for fixture in parquet_fixtures() {
-        let name = fixture
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        rows += compare_with_scan(
-            &fixture.join("data.parquet"),
-            &format!("{name}/data.parquet"),
-            &mounts,
-            seed,
-        );
-    }
-    println!("{rows} rows compared");
-    assert!(rows > 500 && daemon.count("/kernel/errors") == 0);
+    compare_all(&mounts, seed);
+    assert_eq!(daemon.count("/kernel/errors"), 0);
 }

@@ -74,3 +74,24 @@ pub fn compare_with_scan(local: &Path, target: &str, mounts: &[PathBuf], seed: u
     }
     got.len()
 }
+
+/// [`compare_with_scan`] for every fixture, through mounts that show `tests/fixtures`. Answers the rows compared.
+pub fn compare_all(mounts: &[PathBuf], seed: u64) -> usize {
+    let compare = |fixture: &PathBuf| {
+        let name = fixture
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        compare_with_scan(
+            &fixture.join("data.parquet"),
+            &format!("{name}/data.parquet"),
+            mounts,
+            seed,
+        )
+    };
+    let rows = parquet_fixtures().iter().map(compare).sum();
+    println!("{rows} rows compared");
+    assert!(rows > 500, "{rows}");
+    rows
+}

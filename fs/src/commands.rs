@@ -8,7 +8,8 @@ use thiserror::Error;
 
 use crate::cli::{DaemonArgs, MountArgs, StatsArgs, UmountArgs};
 use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
-use crate::daemon::{self, Daemon, one_line};
+use crate::daemon::{self, Daemon};
+use crate::message::one_line;
 use crate::options::{self, DaemonOptions};
 use crate::sources::{SourceKey, SourceKeyError};
 use crate::{launch, mount_point};

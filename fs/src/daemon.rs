@@ -28,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 use crate::counters::Counters;
 use crate::filesystem::{Filesystem, Shared};
+use crate::message::one_line;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
 use crate::options::DaemonOptions;
@@ -347,16 +348,4 @@ pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> 
             "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
         )),
     }
-}
-
-/// An error and its causes on one line.
-pub fn one_line(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        line.push_str(": ");
-        line.push_str(&error.to_string());
-        cause = error.source();
-    }
-    line.replace('\n', " ")
 }

@@ -11,7 +11,7 @@ use lookupfs_cache::source::hdfs::HdfsOptions;
 use lookupfs_cache::source::open::{SourceOptions, SourceUrl};
 use lookupfs_cache::version::SourcePath;
 
-use crate::daemon::one_line;
+use crate::message::one_line;
 use crate::options::MountOptions;
 
 /// What makes two mounts show the same source, and which directory of it one shows.
