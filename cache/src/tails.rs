@@ -16,6 +16,9 @@ use crate::version::{FileVersion, VersionId};
 
 /// The first guess in a directory that nothing is known of.
 const FIRST_TAIL: u64 = 64 << 10;
+/// A file of at most so many bytes is fetched whole with its tail: one request for all of it costs hardly more than one
+/// for its end (224 against 137 µs at 64 and 4 KiB on loopback), and saves those for the data.
+const SMALL_FILE: u64 = 128 << 10;
 /// Directories and versions remembered.
 const MAX_REMEMBERED: u64 = 16_384;
 
@@ -87,6 +90,7 @@ impl Tails {
                 }
                 let from = match self.known.get(&version.id()) {
                     Some(Known::From(from) | Known::FooterFrom(from)) => from,
+                    None if version.len() <= SMALL_FILE => 0,
                     None => version.len().saturating_sub(self.guess(version)),
                 };
                 from.max(version.len().saturating_sub(self.max_tail))

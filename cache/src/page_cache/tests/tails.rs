@@ -77,6 +77,23 @@ async fn the_first_file_of_a_directory_has_its_small_metadata_in_one_request() {
 }
 
 #[tokio::test]
+async fn a_small_file_is_one_request_altogether() {
+    let fixture = Fixture::new(CacheConfig::default());
+    // Not Parquet inside: what the name promises is a guess, and the bytes are the file's own.
+    let file = fixture.add_random("/t/a.parquet", 128 << 10);
+    for offset in [file.len() - 8, 0, 70_000] {
+        // Compares what it reads.
+        fixture.read(&file, offset, 8).await;
+    }
+    assert_eq!(fixture.log().requests(), 1);
+    let larger = fixture.add_random("/t/b.parquet", (128 << 10) + 1);
+    fixture.log().reset();
+    fixture.read(&larger, larger.len() - 8, 8).await;
+    fixture.read(&larger, 0, 8).await;
+    assert_eq!(fixture.log().requests(), 2);
+}
+
+#[tokio::test]
 async fn metadata_of_many_files_survives_a_scan() {
     let fixture = Fixture::new(CacheConfig {
         memory_bytes: 32 << 20,
