@@ -85,7 +85,7 @@ fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
         "-o",
         "metadata_deadline=2",
     ];
-    assert_fails(&daemon.lookupfs(&args), 1, &["hdfs://127.0.0.1:1"]);
+    assert_fails(&daemon.lookupfs(&args), 1, &["hdfs://127.0.0.1:1", "hadoop_conf"]);
     // A listener that never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("hdfs://{}/x", silent.local_addr().unwrap());
@@ -96,7 +96,11 @@ fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
         "-o",
         "metadata_deadline=1",
     ];
-    assert_fails(&daemon.lookupfs(&args), 1, &[&url[..url.len() - 2]]);
+    assert_fails(
+        &daemon.lookupfs(&args),
+        1,
+        &[&url[..url.len() - 2], "metadata_deadline"],
+    );
     assert!(!is_mounted(&point));
 }
 

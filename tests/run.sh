@@ -153,6 +153,7 @@ suite_scripts() {
     fi
   done < <(scripts)
   need_fuse && need_hadoop || return 1
+  cargo build "${CARGO_ARGS[@]}" --bin lookupfs
   for file in tests/*_test.sh; do
     if [ "$file" != tests/minihdfs_test.sh ]; then # only that one is about a line of Hadoop
       echo "== $file"
@@ -248,7 +249,7 @@ timed() { # NAME FUNCTION: runs it under set -e, adds its row, sets STATUS. Neve
 
 run() { # SUITE
   case $1 in
-    tidy | unit | reader | fuse | hdfs | scripts)
+    tidy | unit | reader | fuse | hdfs)
       if [ -z "$BUILT" ]; then
         timed build build
         BUILT=$STATUS

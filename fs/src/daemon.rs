@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::config::CacheConfig;
-use lookupfs_cache::error::Error;
+use lookupfs_cache::error::{Error, ErrorKind};
 use lookupfs_cache::namespace::{MaxAge, Namespace};
 use lookupfs_cache::page::PageSize;
 use lookupfs_cache::page_cache::PageCache;
@@ -322,8 +322,21 @@ impl Daemon {
             Ok(_) => Err(format!(
                 "{source}{path}: it is not a directory; mount the directory that holds it"
             )),
-            Err(error) => Err(format!("{source}: {}", one_line(&error))),
+            Err(error) => Err(format!("{source}: {}{}", one_line(&error), remedy(error.kind()))),
         }
+    }
+}
+
+/// What to do about a source that cannot be mounted, where its own message does not say it.
+fn remedy(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unavailable | ErrorKind::TimedOut => {
+            "; is it running, and are address and hadoop_conf (HADOOP_CONF_DIR) right? \
+             A slow one may need a longer metadata_deadline"
+        }
+        ErrorKind::NotFound => "; mount a directory that is there",
+        ErrorKind::Denied => "; choose another user with -o user=NAME, or mend its permissions",
+        _ => "",
     }
 }
 
