@@ -61,7 +61,9 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
     let tree = Tree::new();
     tree.write("f", b"x");
     let mut daemon = Daemon::new();
-    let mount = daemon.mount(&tree.url(), "");
+    // The kernel knows the root's attributes for good: a `stat` would not notice that the daemon is dead.
+    let mount = daemon.mount(&tree.url(), "immutable");
+    fs::metadata(&mount).unwrap();
     let pid = daemon.pid();
     assert!(
         std::process::Command::new("kill")
@@ -70,7 +72,7 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
             .unwrap()
             .success()
     );
-    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount)
+    assert!(wait_until(Duration::from_secs(10), || errno_of(&mount.join("f"))
         == Some(libc::ENOTCONN)));
     let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
     let again = daemon.lookupfs(&args);
@@ -80,6 +82,43 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
         String::from_utf8_lossy(&again.stderr)
     );
     assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
+}
+
+#[test]
+fn a_mount_right_after_the_last_unmount_finds_a_daemon() {
+    let tree = Tree::new();
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "");
+    let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
+    for round in 0..100 {
+        let unmounted = daemon.lookupfs(&["umount".as_ref(), mount.as_os_str()]);
+        assert!(unmounted.status.success(), "round {round}: {unmounted:?}");
+        let mounted = daemon.lookupfs(&args);
+        assert!(mounted.status.success(), "round {round}: {mounted:?}");
+    }
+}
+
+#[test]
+fn a_daemon_holds_nothing_that_its_caller_had_open() {
+    let tree = Tree::new();
+    let daemon = Daemon::new();
+    let mount = daemon.new_mount_point();
+    // The shell waits for the end of a pipe, which the daemon has as its descriptor 9 if it inherits.
+    let shell = std::process::Command::new("bash")
+        .args(["-c", r#"{ "$0" mount "$1" "$2" 9>&1 >/dev/null; } | cat"#])
+        .arg(lookupfs_tests::program("lookupfs"))
+        .args([tree.path(), &mount])
+        .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
+        .spawn()
+        .unwrap();
+    let shell = std::cell::RefCell::new(shell);
+    let ended = wait_until(Duration::from_secs(20), || {
+        shell.borrow_mut().try_wait().unwrap().is_some()
+    });
+    let unmounted = daemon.lookupfs(&["umount".as_ref(), mount.as_os_str()]);
+    assert!(unmounted.status.success(), "{unmounted:?}");
+    assert!(ended, "the daemon keeps the pipe open");
+    shell.borrow_mut().wait().unwrap();
 }
 
 fn errno_of(path: &Path) -> Option<i32> {

@@ -165,9 +165,24 @@ pub fn stats(args: &StatsArgs) -> Done {
 pub fn daemon(args: &DaemonArgs) -> Done {
     let options: DaemonOptions =
         serde_json::from_str(&args.options).map_err(|error| CommandError::Usage(error.to_string()))?;
+    close_inherited();
     // Out of the terminal's session, so that its hang-up and Ctrl-C are not ours.
     let _ = nix::unistd::setsid();
     serve(&args.name, &options, None)
+}
+
+/// Closes what whoever called `mount` had open beside its standard streams: a pipe or a lock that this daemon kept would
+/// make others wait for as long as it runs. Called before anything is opened here.
+fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let inherited: Vec<i32> = names.filter(|descriptor| *descriptor > 2).collect();
+    for descriptor in inherited {
+        // The descriptor of the listing itself is closed by now, which is no failure.
+        let _ = nix::unistd::close(descriptor);
+    }
 }
 
 /// Runs a daemon in this process, with a first mount where there is one.

@@ -164,6 +164,14 @@ pub fn nobody_listens(error: &io::Error) -> bool {
     )
 }
 
+/// Whether an error of [`ask`] says that the daemon went away before it answered, as one that is ending does.
+pub fn broke_off(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
+    )
+}
+
 /// Listens on `socket`, which the caller owns by the daemon's lock.
 ///
 /// # Errors

@@ -28,6 +28,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 use crate::counters::Counters;
 use crate::filesystem::{Filesystem, Shared};
+use crate::launch;
 use crate::message::one_line;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
@@ -344,7 +345,10 @@ fn remedy(kind: ErrorKind) -> &'static str {
 #[derive(Debug)]
 pub struct DaemonLock(#[expect(dead_code, reason = "held for its Drop")] Flock<File>);
 
-/// Takes the name of a daemon.
+/// How long a daemon that is ending may take to give its name away: it listens no more, and what it does last is short.
+const NAME_WAIT: Duration = Duration::from_secs(5);
+
+/// Takes the name of a daemon; waits for one that is ending, and for none that listens.
 ///
 /// # Errors
 /// A sentence, if another process has it.
@@ -354,11 +358,18 @@ pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> 
         .append(true)
         .mode(0o600)
         .open(&files.lock);
-    let file = file.map_err(|error| format!("{}: {error}", files.lock.display()))?;
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(DaemonLock(lock)),
-        Err((_, errno)) => Err(format!(
-            "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
-        )),
+    let mut file = file.map_err(|error| format!("{}: {error}", files.lock.display()))?;
+    let start = Instant::now();
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(DaemonLock(lock)),
+            Err((_, errno)) if start.elapsed() > NAME_WAIT || UnixStream::connect(&files.socket).is_ok() => {
+                return Err(format!(
+                    "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
+                ));
+            }
+            Err((unlocked, _)) => file = unlocked,
+        }
+        launch::pause();
     }
 }

@@ -40,6 +40,7 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
             Ok(Answer::Ending) => pause(),
+            Err(error) if control::broke_off(&error) => pause(),
             Ok(Answer::Stats(_)) => {
                 return Err("the daemon answered something else; is it another version?".into());
             }
@@ -52,16 +53,17 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
         }
     }
     Err(format!(
-        "the daemon {name} keeps ending; try again, or give another with --daemon NAME"
+        "the daemon {name} keeps ending; try again, or give another with --daemon NAME (its log: {})",
+        files.log.display()
     ))
 }
 
 /// Another process sends no event that could be waited for here.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a short pause of a command-line program, bounded by its callers"
+    reason = "a short pause of a program that serves nothing yet, bounded by its callers"
 )]
-fn pause() {
+pub(crate) fn pause() {
     std::thread::sleep(START_POLL);
 }
 

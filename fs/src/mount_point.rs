@@ -155,8 +155,9 @@ pub fn prepare(path: &Path) -> Result<PathBuf, MountPointError> {
     let on_it = mounted().map_err(kernel("reading the table of mounts"))?;
     if let Some(there) = on_it.iter().rfind(|mounted| mounted.path == path) {
         let is_ours = there.fstype == FILESYSTEM_TYPE;
-        // Only a mount whose daemon has died answers ENOTCONN, and it answers at once.
-        if is_ours && matches!(nix::sys::stat::stat(&path), Err(Errno::ENOTCONN)) {
+        // Only a mount whose daemon has died answers ENOTCONN, and it answers at once. Not `stat`: the kernel answers it
+        // from the attributes that it knows, for as long as they hold, and never asks.
+        if is_ours && matches!(nix::sys::statfs::statfs(&path), Err(Errno::ENOTCONN)) {
             tracing::warn!(path = %path.display(), "taking away the mount that a dead daemon left");
             detach(&path)?;
             return prepare(&path);
