@@ -99,11 +99,11 @@ pub fn check_rows(
         }
         for (place, row) in rows.clone().enumerate() {
             if got.slice(place, 1) != want.slice(place, 1) {
+                let (read, written) = (text_of(got, place)?, text_of(want, place)?);
+                let (read, written) = around_difference(&read, &written);
                 return wrong(format!(
-                    "row {row}, column {}: {} read, {} written",
-                    field.name(),
-                    shown(got, place)?,
-                    shown(want, place)?
+                    "row {row}, column {}: {read} read, {written} written",
+                    field.name()
                 ));
             }
         }
@@ -111,13 +111,33 @@ pub fn check_rows(
     Ok(())
 }
 
-fn shown(array: &dyn Array, row: usize) -> Result<String> {
+fn text_of(array: &dyn Array, row: usize) -> Result<String> {
     let mut text = String::new();
     write_cell(&mut text, array, row)?;
-    Ok(match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text,
-    })
+    Ok(text)
+}
+
+/// Cuts two different texts to the place where they begin to differ, with what is before it named by its length.
+fn around_difference(a: &str, b: &str) -> (String, String) {
+    const BEFORE: usize = 10;
+    const SHOWN: usize = 80;
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    let skipped = same.saturating_sub(BEFORE);
+    let cut = |text: &str| {
+        let shown: String = text.chars().skip(skipped).take(SHOWN).collect();
+        let before = if skipped > 0 {
+            format!("[{skipped} characters]")
+        } else {
+            String::new()
+        };
+        let after = if text.chars().nth(skipped + SHOWN).is_some() {
+            "..."
+        } else {
+            ""
+        };
+        format!("{before}{shown}{after}")
+    };
+    (cut(a), cut(b))
 }
 
 /// Compares every value of a table with what its shape and seed say; gives how many values there
@@ -131,4 +151,24 @@ pub fn verify(table: &Table, shape: Shape, seed: u64) -> Result<u64> {
         start = end;
     }
     Ok(start * schema(shape).fields().len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_far_inside_of_a_long_value_is_shown() {
+        let (a, b) = (
+            format!("{}x{}", "0".repeat(500), "1".repeat(500)),
+            format!("{}y", "0".repeat(500)),
+        );
+        let (a, b) = around_difference(&a, &b);
+        assert!(
+            a.starts_with("[490 characters]0000000000x1") && a.ends_with("...") && a.len() < 120,
+            "{a}"
+        );
+        assert_eq!(b, "[490 characters]0000000000y");
+        assert_eq!(around_difference("ä1", "ä2"), ("ä1".to_owned(), "ä2".to_owned()));
+    }
 }
