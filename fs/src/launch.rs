@@ -13,8 +13,10 @@ use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 const START_WAIT: Duration = Duration::from_secs(15);
 /// Between two looks at a starting daemon.
 const START_POLL: Duration = Duration::from_millis(5);
-/// Daemons that were met while they ended, before giving up.
-const ENDING_MAX: usize = 5;
+/// How long daemons that are ending are waited for. Longer than one waits for readers of its mounts.
+const ENDING_WAIT: Duration = Duration::from_secs(10);
+/// Daemons that went away without an answer, before giving up: one that ends does so once, one that dies each time.
+const LOST_MAX: usize = 3;
 
 /// Has `request` mounted by the daemon `name`, started if there is none.
 ///
@@ -24,7 +26,8 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
     let files = DaemonFiles::new(name)?;
     // The metadata deadline bounds each step of a mount; the rest is room for the daemon itself.
     let patience = request.options.metadata_deadline * 2 + Duration::from_secs(30);
-    for _ in 0..ENDING_MAX {
+    let (begin, mut lost) = (Instant::now(), 0);
+    while begin.elapsed() < ENDING_WAIT {
         let lock = lock(&files)?;
         let asked = Request::Mount(Box::new(request.clone()));
         let answer = match control::ask(&files.socket, &asked, patience) {
@@ -40,6 +43,11 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
             Ok(Answer::Ending) => pause(),
+            // It ended between our connection and its answer; what it had mounted by then is gone with it.
+            Err(error) if control::went_away(&error) && lost < LOST_MAX => {
+                lost += 1;
+                pause();
+            }
             Ok(Answer::Stats(_)) => {
                 return Err("the daemon answered something else; is it another version?".into());
             }
@@ -85,6 +93,7 @@ fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Chil
     Command::new(program)
         .args(["daemon", "--name", name, "--options", &options])
         .current_dir("/")
+        .env(control::RUN_DIRECTORY, &files.directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
