@@ -50,11 +50,12 @@ fn failed(error: impl std::error::Error + 'static) -> CommandError {
 /// See [`CommandError`].
 pub fn mount(args: &MountArgs) -> Done {
     let parsed = options::parse(&args.options.join(",")).map_err(CommandError::Usage)?;
+    control::check_name(&args.daemon).map_err(CommandError::Usage)?;
     let mut options = parsed.mount;
     // The daemon may have been started from elsewhere: what the environment and the working directory say is
     // settled here.
     if options.hadoop_conf.is_none() {
-        options.hadoop_conf = std::env::var_os("HADOOP_CONF_DIR").map(PathBuf::from);
+        options.hadoop_conf = control::set_variable("HADOOP_CONF_DIR").map(PathBuf::from);
     }
     if let Some(conf) = &options.hadoop_conf {
         options.hadoop_conf = Some(std::path::absolute(conf).map_err(failed)?);
@@ -193,6 +194,8 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        // A log that cannot be written, as on a full disk, would be told to stderr, which is the log: a panic.
+        .log_internal_errors(false)
         .init();
     let files = DaemonFiles::new(name).map_err(CommandError::Failed)?;
     let _name = daemon::take_name(name, &files).map_err(CommandError::Failed)?;

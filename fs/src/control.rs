@@ -60,16 +60,37 @@ pub enum Answer {
     Ending,
 }
 
+/// The variable that names the run directory.
+pub const RUN_DIRECTORY: &str = "LOOKUPFS_RUN_DIR";
+/// The longest path of a socket: unix(7), `sun_path` without its NUL.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A variable of the environment; one that is set to nothing is as good as unset.
+pub fn set_variable(name: &str) -> Option<std::ffi::OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Refuses a daemon's name that is no plain word.
+///
+/// # Errors
+/// One sentence that says what is right.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
+        return Err(format!(
+            "daemon name {name:?}: use up to 64 letters, digits, - and _"
+        ));
+    }
+    Ok(())
+}
+
 /// Where daemons have their sockets, locks and logs: `$LOOKUPFS_RUN_DIR`, or `/run/lookupfs` for root, or a directory
 /// below `$XDG_RUNTIME_DIR`.
 ///
 /// # Errors
 /// A sentence that says which variable to set.
 pub fn run_directory() -> Result<PathBuf, String> {
-    let directory = match (
-        std::env::var_os("LOOKUPFS_RUN_DIR"),
-        std::env::var_os("XDG_RUNTIME_DIR"),
-    ) {
+    let directory = match (set_variable(RUN_DIRECTORY), set_variable("XDG_RUNTIME_DIR")) {
         (Some(set), _) => PathBuf::from(set),
         (None, _) if nix::unistd::geteuid().is_root() => PathBuf::from("/run/lookupfs"),
         (None, Some(user)) => PathBuf::from(user).join("lookupfs"),
@@ -77,6 +98,7 @@ pub fn run_directory() -> Result<PathBuf, String> {
             return Err("set LOOKUPFS_RUN_DIR to a directory of your own for the socket".to_owned());
         }
     };
+    let directory = std::path::absolute(&directory).map_err(|error| format!("{RUN_DIRECTORY}: {error}"))?;
     let shown = directory.display();
     fs::DirBuilder::new()
         .recursive(true)
@@ -96,6 +118,8 @@ pub fn run_directory() -> Result<PathBuf, String> {
 /// The files of one daemon in the run directory.
 #[derive(Clone, Debug)]
 pub struct DaemonFiles {
+    /// The run directory, absolute.
+    pub directory: PathBuf,
     /// The control socket.
     pub socket: PathBuf,
     /// Held by the daemon as long as it runs.
@@ -112,15 +136,17 @@ impl DaemonFiles {
     /// # Errors
     /// For a name that is no plain word, or without a run directory.
     pub fn new(name: &str) -> Result<DaemonFiles, String> {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) {
-            return Err(format!(
-                "daemon name {name:?}: use up to 64 letters, digits, - and _"
-            ));
-        }
+        check_name(name)?;
         let directory = run_directory()?;
         let file = |extension: &str| directory.join(format!("{name}.{extension}"));
+        if file("sock").as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            return Err(format!(
+                "{}: a socket's path may have {SOCKET_PATH_BYTES_MAX} bytes; set {RUN_DIRECTORY} to a shorter one",
+                file("sock").display()
+            ));
+        }
         Ok(DaemonFiles {
+            directory: directory.clone(),
             socket: file("sock"),
             lock: file("lock"),
             start_lock: file("start"),
@@ -184,6 +210,14 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(socket)?;
     fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
+}
+
+/// Whether an error of [`ask`] says that the daemon went away before it answered, as one that is ending does.
+pub fn went_away(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// Reads one request from a connection and answers it.

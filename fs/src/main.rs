@@ -3,11 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use lookupfs_fs::cli::{Cli, Command};
 use lookupfs_fs::commands;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return wrong_usage(&error),
+    };
+    let done = match cli.command {
         Command::Mount(args) => commands::mount(&args),
         Command::Umount(args) => commands::umount(&args),
         Command::Stats(args) => commands::stats(&args),
@@ -20,4 +25,23 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Says on one line what is wrong with the command line; help that was asked for, or that is all there is to say, is
+/// printed whole.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    // The first paragraph is the error; usage and hints follow it.
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let line = words.join(" ");
+    eprintln!(
+        "lookupfs: {}; try `lookupfs --help`",
+        line.trim_start_matches("error: ")
+    );
+    ExitCode::from(2)
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -13,6 +14,9 @@ use thiserror::Error;
 
 /// The filesystem type in `/proc/mounts`.
 pub const FILESYSTEM_TYPE: &str = "fuse.lookupfs";
+
+/// How long a live daemon may take to answer a `statfs`, for which it asks nobody.
+const ANSWER_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a mount point cannot be used. Each says what to do.
 #[derive(Debug, Error)]
@@ -39,7 +43,7 @@ pub enum MountPointError {
     )]
     NoDevice(io::Error),
     /// No right to mount.
-    #[error("{0}: mounting needs root (CAP_SYS_ADMIN); run the command with sudo")]
+    #[error("{0}: mounting and unmounting need root (CAP_SYS_ADMIN); run the command with sudo")]
     NoPermission(PathBuf),
     /// Nothing of ours is mounted.
     #[error("{0}: no lookupfs is mounted there; `findmnt -t {FILESYSTEM_TYPE}` lists what is")]
@@ -117,8 +121,8 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The absolute form of a mount point, resolving symbolic links in its parent only: the last component may be a dead
-/// or hanging mount.
+/// The absolute form of a mount point without symbolic links, as the kernel's table has it. The last component may be a
+/// dead or hanging mount, so that it is never asked for more than whether it is a link, which needs no answer of a mount.
 ///
 /// # Errors
 /// `Missing` if the parent is not there.
@@ -133,9 +137,28 @@ pub fn absolute(path: &Path) -> Result<PathBuf, MountPointError> {
         // `a/..` is only plain without links: let the kernel say where it leads.
         return plain.canonicalize().map_err(missing);
     }
+    if std::fs::read_link(&plain).is_ok() {
+        return plain.canonicalize().map_err(missing);
+    }
     match (plain.parent(), plain.file_name()) {
         (Some(parent), Some(name)) => Ok(parent.canonicalize().map_err(missing)?.join(name)),
         _ => Ok(plain),
+    }
+}
+
+/// Whether the daemon behind a mount has died: only then the answer is ENOTCONN, and it comes at once.
+///
+/// Asked by `statfs`, which the kernel always hands on; a `stat` it answers itself for as long as `ttl` lets it, also for
+/// the dead. A daemon that hangs is not dead, and is not waited for.
+fn is_dead(path: &Path) -> bool {
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let path = path.to_owned();
+    let ask = move || {
+        let _ = tell.send(matches!(nix::sys::statfs::statfs(&path), Err(Errno::ENOTCONN)));
+    };
+    match std::thread::Builder::new().name("statfs".into()).spawn(ask) {
+        Ok(_) => told.recv_timeout(ANSWER_WAIT).unwrap_or(false),
+        Err(_) => false,
     }
 }
 
@@ -155,9 +178,7 @@ pub fn prepare(path: &Path) -> Result<PathBuf, MountPointError> {
     let on_it = mounted().map_err(kernel("reading the table of mounts"))?;
     if let Some(there) = on_it.iter().rfind(|mounted| mounted.path == path) {
         let is_ours = there.fstype == FILESYSTEM_TYPE;
-        // Only a mount whose daemon has died answers ENOTCONN, and it answers at once. Not `stat`: the kernel answers it
-        // from the attributes that it knows, for as long as they hold, and never asks.
-        if is_ours && matches!(nix::sys::statfs::statfs(&path), Err(Errno::ENOTCONN)) {
+        if is_ours && is_dead(&path) {
             tracing::warn!(path = %path.display(), "taking away the mount that a dead daemon left");
             detach(&path)?;
             return prepare(&path);
@@ -304,6 +325,20 @@ mod tests {
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"36 35 98:0 / /mnt rw -"), None);
         assert!(mounted().unwrap().iter().any(|m| m.path == Path::new("/")));
+    }
+
+    #[test]
+    fn a_link_to_a_mount_point_is_where_it_leads() {
+        let directory = tempfile::tempdir().unwrap();
+        let real = directory.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        assert_eq!(absolute(&link).unwrap(), real);
+        assert_eq!(prepare(&link).unwrap(), real);
+        let nowhere = directory.path().join("nowhere");
+        std::os::unix::fs::symlink("gone", &nowhere).unwrap();
+        assert!(matches!(prepare(&nowhere), Err(MountPointError::Missing(_))));
     }
 
     #[test]

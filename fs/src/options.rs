@@ -118,6 +118,12 @@ const NOT_YET: [&str; 7] = [
     "metrics",
 ];
 
+/// Whether `option` goes on with the filter that an earlier `log=` began: commas part both options and filters, and no
+/// option is named like a module.
+fn is_more_of_log(option: &str, given: &[&str]) -> bool {
+    given.contains(&"log") && (option.starts_with("lookupfs") || option.contains("::"))
+}
+
 /// Parses the text of one or several `-o`, separated by commas.
 ///
 /// # Errors
@@ -126,6 +132,10 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
     let mut parsed = Parsed::default();
     let mut immutable = false;
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        if is_more_of_log(option, &parsed.given) {
+            parsed.daemon.log = format!("{},{option}", parsed.daemon.log);
+            continue;
+        }
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
@@ -223,11 +233,31 @@ fn check(parsed: &Parsed) -> Result<(), String> {
     if daemon.max_inflight < 8 << 20 {
         return Err("option max_inflight: must be at least 8m".to_owned());
     }
-    Ok(())
+    check_log(&daemon.log)
+}
+
+/// A filter of `tracing-subscriber`. It would take any word alone for a module, and a mistyped level would be silence.
+fn check_log(filter: &str) -> Result<(), String> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_wrong = |part: &&str| !part.contains('=') && !levels.contains(part);
+    if let Some(wrong) = filter.split(',').find(is_wrong) {
+        let known = levels.join(", ");
+        return Err(format!("option log: {wrong:?} is no level; write one of {known}"));
+    }
+    match tracing_subscriber::EnvFilter::try_new(filter) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "option log: {error}; write it as info,lookupfs_cache=debug"
+        )),
+    }
 }
 
 fn id(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text:?} is not a numeric id"))
+    match text.parse() {
+        // The last one means "no change" to chown(2) and is nobody's.
+        Ok(id) if id != u32::MAX => Ok(id),
+        _ => Err(format!("{text:?} is not a numeric id")),
+    }
 }
 
 fn mode(text: &str) -> Result<u16, String> {
@@ -288,10 +318,27 @@ mod tests {
             ("negative_ttl=1h", "60 s"),
             ("deadline=0", "10ms"),
             ("memory=1k", "16m"),
+            ("uid=4294967295", "numeric id"),
+            ("log=loud", "no level"),
+            ("log=info,lookupfs_cache=loud", "option log"),
+            ("lookupfs_cache=debug", "--help"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_log_filter_may_have_commas() {
+        let parsed = parse("ttl=1,log=info,lookupfs_cache=debug,lookupfs_fs::fuse=trace,memory=32m").unwrap();
+        assert_eq!(
+            parsed.daemon.log,
+            "info,lookupfs_cache=debug,lookupfs_fs::fuse=trace"
+        );
+        assert_eq!(
+            (parsed.daemon.memory, parsed.given),
+            (32 << 20, vec!["log", "memory"])
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::error::{ReadError, Result};
 use crate::inspect::TableLayout;
@@ -19,7 +20,10 @@ use args::{Args, Command, GetArgs, InspectArgs, RowSource, SampleArgs, ScanArgs,
 
 /// Parses the process's arguments, runs the command, reports what went wrong.
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return wrong_usage(&error),
+    };
     silence_expected_panics();
     let result = match args.command {
         Command::Get(args) => get(args),
@@ -38,6 +42,26 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says on one line what is wrong with the command line; help that was asked for, or that is all there is to say, is
+/// printed whole.
+fn wrong_usage(error: &clap::Error) -> ExitCode {
+    let is_help = !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if is_help {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    // The first paragraph is the error; usage and hints follow it.
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.split_whitespace().collect();
+    let line = words.join(" ");
+    let _ = writeln!(
+        io::stderr(),
+        "lookup: {}; try `lookup --help`",
+        line.trim_start_matches("error: ")
+    );
+    ExitCode::from(2)
 }
 
 /// A panic of a format library on malformed bytes comes back as an error; its text is no news.

@@ -65,6 +65,15 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
+    /// A mount shows another version than the one that was opened through the first.
+    #[error(
+        "{}: not the version that another --mount shows; run again if it was just replaced, else give mounts of one source",
+        path.display()
+    )]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+    },
     /// Row ids past the end.
     #[error("{}: {}; the table has {row_count} rows (row ids start at 0)", path.display(), absent_rows(rows))]
     RowsAbsent {

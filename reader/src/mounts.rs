@@ -238,7 +238,7 @@ impl MountedFile {
         // Opened outside of the lock: a mount that hangs must not stop reads through the others.
         let handle = self.opener.open(&self.paths[mount])?;
         if !handle.identity().same_version(&self.identity) || handle.len() != self.len {
-            return Err(ReadError::Changed {
+            return Err(ReadError::OtherVersion {
                 path: self.paths[mount].clone(),
             });
         }

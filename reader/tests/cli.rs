@@ -45,6 +45,26 @@ fn failure(args: &[&str]) -> String {
     error
 }
 
+#[test]
+fn wrong_usage_is_one_line_with_exit_code_2() {
+    for args in [
+        &["get"][..],
+        &["get", "f", "--rows", "5-2"],
+        &["scan", "f", "--page", "0"],
+        &["fly"],
+    ] {
+        let output = lookup(args);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(
+            error.starts_with("lookup: ") && error.contains("--help"),
+            "{error}"
+        );
+    }
+    assert!(printed(&["--help"]).contains("Usage"));
+}
+
 /// Compares a cell of JSON output, where floats are numbers, with `expected.json`.
 fn assert_json(what: &str, got: &Value, want: &Value, kind: &str) -> usize {
     match (got, want) {
