@@ -267,3 +267,24 @@ fn a_panic_is_eio_is_counted_and_the_mount_goes_on() {
     assert_eq!(errno(fs::metadata(mount.path("none"))), libc::ENOENT);
     assert!(Path::new(mount.point.path()).is_dir());
 }
+
+/// The daemon listens all the time for mounts that go, also while it takes some down.
+#[test]
+fn everybody_who_waits_hears_that_a_mount_has_gone() {
+    let (mount, _, _) = faulty();
+    let mut gone = mount.mounts.watch_gone();
+    let other = mount.runtime.spawn(async move { gone.changed().await });
+    let path = mount.point.path().canonicalize().unwrap();
+    let (paths, patience) = ([path], Duration::from_secs(60));
+    let unmounted = mount.mounts.unmount(&paths, patience * 60);
+    mount.runtime.block_on(async {
+        tokio::time::timeout(patience, unmounted)
+            .await
+            .expect("unmounting heard of it");
+        tokio::time::timeout(patience, other)
+            .await
+            .expect("and so did the other")
+            .unwrap()
+            .unwrap();
+    });
+}

@@ -325,6 +325,29 @@ fn changes_in_place_are_a_new_version_and_the_old_one_is_stale_p1() {
 }
 
 #[test]
+fn an_open_file_whose_place_was_taken_by_something_else_is_stale_p1() {
+    let tree = Tree::new();
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "ttl=0");
+    for name in ["directory", "link"] {
+        let inside = tree.write(name, &pattern(500_000));
+        let file = File::open(mount.join(name)).unwrap();
+        file.metadata().unwrap();
+        fs::remove_file(&inside).unwrap();
+        match name {
+            "directory" => fs::create_dir(&inside).unwrap(),
+            _ => symlink("elsewhere", &inside).unwrap(),
+        }
+        let mut part = vec![0; 4096];
+        assert_eq!(
+            errno(file.read_exact_at(&mut part, 300_000)),
+            libc::ESTALE,
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn new_names_show_within_negative_ttl_and_changes_within_ttl_p2() {
     let tree = Tree::new();
     tree.write("f", b"old");

@@ -34,6 +34,24 @@ fn mounts_of_one_daemon_share_one_cache_and_it_ends_with_the_last() {
 }
 
 #[test]
+fn a_directory_that_is_made_anew_is_shown_by_a_daemon_that_went_on() {
+    let (stays, comes_again) = (Tree::new(), Tree::new());
+    stays.write("f", b"x");
+    comes_again.write("f", b"old");
+    let mut daemon = Daemon::new();
+    daemon.mount(&stays.url(), "");
+    let first = daemon.mount(&comes_again.url(), "");
+    assert_eq!(fs::read(first.join("f")).unwrap(), b"old");
+    let unmounted = daemon.lookupfs(&["umount".as_ref(), first.as_os_str()]);
+    assert!(unmounted.status.success());
+    fs::remove_dir_all(comes_again.path()).unwrap();
+    fs::create_dir(comes_again.path()).unwrap();
+    comes_again.write("f", b"new");
+    let second = daemon.mount(&comes_again.url(), "");
+    assert_eq!(fs::read(second.join("f")).unwrap(), b"new");
+}
+
+#[test]
 fn sigterm_unmounts_also_with_open_files() {
     let tree = Tree::new();
     tree.write("f", b"x");

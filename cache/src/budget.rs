@@ -43,7 +43,9 @@ impl Budget {
     /// Waits in line for `bytes`; more than the whole budget counts as the whole budget.
     pub(crate) async fn acquire(&self, bytes: u64) -> Result<Permit> {
         let bytes = bytes.min(self.total);
-        let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
+        // Rounded up, so that small fetches are not free; but never more than there is.
+        let units = bytes.div_ceil(UNIT).min(self.total / UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
         let permit = self
             .semaphore
             .clone()

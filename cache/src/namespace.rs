@@ -33,6 +33,16 @@ pub struct MaxAge {
     pub negative: Duration,
 }
 
+impl MaxAge {
+    fn of(&self, known: &Known<Option<FileStatus>>) -> Duration {
+        if known.value.is_some() {
+            self.positive
+        } else {
+            self.negative
+        }
+    }
+}
+
 /// Statuses and listings of one source.
 #[derive(Debug)]
 pub struct Namespace {
@@ -89,18 +99,31 @@ impl Namespace {
     /// What is known of `path` and young enough: the newer of its own status and of its parent's listing. Inner `None`:
     /// nothing is there. Never waits.
     pub fn known_status(&self, path: &SourcePath, max_age: MaxAge) -> Option<Known<Option<FileStatus>>> {
-        let own = self
-            .statuses
-            .get(path)
-            .filter(|known| self.is_young(known, max_age));
-        let listed = self
-            .listed_status(path)
-            .filter(|known| self.is_young(known, max_age));
-        match (own, listed) {
+        let known = match (self.statuses.get(path), self.listed_status(path)) {
             (Some(own), Some(listed)) if listed.asked > own.asked => Some(listed),
             (None, listed) => listed,
             (own, _) => own,
+        };
+        // Age comes last: an older answer is not believed again because the newer one, that nothing is there, ages faster.
+        known.filter(|known| self.is_young(known, max_age))
+    }
+
+    /// What is at `path`, asked of the source unless a young enough answer is known. Inner `None`: nothing is there.
+    ///
+    /// # Errors
+    /// As [`Source::status`], but for `NotFound`.
+    pub async fn find(&self, path: &SourcePath, max_age: MaxAge) -> Result<Known<Option<FileStatus>>> {
+        if let Some(known) = self.known_status(path, max_age) {
+            return Ok(known);
         }
+        let begun = self.now();
+        let known = self.ask_status(path).await?;
+        // The request of somebody else may have been under way for longer than an answer may be old. Whatever is asked
+        // or joined after that one has ended is young enough.
+        if begun.saturating_duration_since(known.asked) > max_age.of(&known) {
+            return self.ask_status(path).await;
+        }
+        Ok(known)
     }
 
     /// The status of `path`, asked of the source unless a young enough one is known.
@@ -108,10 +131,7 @@ impl Namespace {
     /// # Errors
     /// `NotFound` where nothing is there, else as [`Source::status`].
     pub async fn status(&self, path: &SourcePath, max_age: MaxAge) -> Result<Known<FileStatus>> {
-        let known = match self.known_status(path, max_age) {
-            Some(known) => known,
-            None => self.ask_status(path).await?,
-        };
+        let known = self.find(path, max_age).await?;
         match known.value {
             Some(status) => Ok(Known {
                 value: status,
@@ -138,6 +158,16 @@ impl Namespace {
         if let Some(known) = self.known_listing(path, max_age) {
             return Ok(known);
         }
+        let begun = self.now();
+        let known = self.ask_listing(path).await?;
+        // As in `find`.
+        if begun.saturating_duration_since(known.asked) > max_age {
+            return self.ask_listing(path).await;
+        }
+        Ok(known)
+    }
+
+    async fn ask_listing(&self, path: &SourcePath) -> Result<Known<Arc<Listing>>> {
         let (source, asked, owned) = (self.source.clone(), self.now(), path.clone());
         let call = self.list_calls.join(path, || async move {
             let listing = source.list(&owned).await?;
@@ -158,7 +188,8 @@ impl Namespace {
             Err(error) => {
                 self.listings.invalidate(path);
                 if error.kind() == ErrorKind::NotFound {
-                    self.statuses.insert(path.clone(), Known { value: None, asked });
+                    // Who asked first, and when, is not known here: the next question goes to the source.
+                    self.statuses.invalidate(path);
                 }
                 Err(error)
             }
@@ -208,12 +239,7 @@ impl Namespace {
     }
 
     fn is_young(&self, known: &Known<Option<FileStatus>>, max_age: MaxAge) -> bool {
-        let max_age = if known.value.is_some() {
-            max_age.positive
-        } else {
-            max_age.negative
-        };
-        self.age(known.asked) < max_age
+        self.age(known.asked) < max_age.of(known)
     }
 
     fn age(&self, asked: Instant) -> Duration {

@@ -10,6 +10,7 @@ use lookupfs_cache::error::ErrorKind;
 use lookupfs_cache::namespace::{MaxAge, Namespace};
 use lookupfs_cache::source::counting::{CountingSource, RequestCounters};
 use lookupfs_cache::source::fault::{Call, FaultControls, FaultSource};
+use lookupfs_cache::source::latency::LatencySource;
 use lookupfs_cache::source::memory::MemorySource;
 use lookupfs_cache::version::SourcePath;
 
@@ -135,6 +136,46 @@ async fn the_newer_of_two_answers_counts() {
     f.memory.write(&path("/d/f"), &b"longest"[..]).unwrap();
     f.namespace.list(&path("/d"), Duration::ZERO).await.unwrap();
     assert_eq!(f.len("/d/f").await, Ok(7), "the listing is newer than the status");
+}
+
+#[tokio::test]
+async fn a_name_that_a_newer_listing_lacks_does_not_come_back_with_an_older_status() {
+    let f = fixture();
+    assert_eq!(f.len("/d/f").await, Ok(3));
+    f.clock.advance(Duration::from_secs(1));
+    f.memory.delete(&path("/d/f")).unwrap();
+    f.namespace.list(&path("/d"), Duration::ZERO).await.unwrap();
+    assert_eq!(f.len("/d/f").await, Err(ErrorKind::NotFound));
+    f.clock.advance(Duration::from_secs(2));
+    assert_eq!(
+        f.len("/d/f").await,
+        Err(ErrorKind::NotFound),
+        "the status of 3 s ago is young enough, but known to be wrong"
+    );
+}
+
+/// P2.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_asked_for_too_long_ago_is_asked_for_again_by_who_joined_p2() {
+    let memory = Arc::new(MemorySource::new("test"));
+    memory.write(&path("/f"), &b"one"[..]).unwrap();
+    let (counters, clock) = (Arc::new(RequestCounters::default()), Clock::movable());
+    let slow = LatencySource::new(memory, Duration::from_secs(1));
+    let source = Arc::new(CountingSource::new(slow, counters.clone()));
+    let namespace = Arc::new(Namespace::new(source, 1 << 20, clock.clone()));
+    let status = || {
+        let namespace = namespace.clone();
+        tokio::spawn(async move { namespace.status(&path("/f"), AGE).await.unwrap() })
+    };
+    let early = status();
+    tokio::task::yield_now().await;
+    assert_eq!(counters.counts().status, 1, "it is under way");
+    clock.advance(Duration::from_secs(6));
+    let begun = namespace.now();
+    let late = status();
+    assert!(early.await.unwrap().asked < begun);
+    assert!(late.await.unwrap().asked >= begun);
+    assert_eq!(counters.counts().status, 2);
 }
 
 #[tokio::test]

@@ -206,10 +206,11 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
         .map_err(failed)?;
     let daemon = Daemon::new(name, options.clone(), runtime.handle().clone()).map_err(failed)?;
     let listener = control::listen(&files.socket).map_err(failed)?;
-    if let Some(request) = first {
-        daemon.mount(request).map_err(CommandError::Failed)?;
-    }
-    let ended = runtime.block_on(daemon.run(listener)).map_err(failed);
+    let mounted = first.map_or(Ok(()), |request| daemon.mount(request));
+    let ended = match mounted {
+        Ok(()) => runtime.block_on(daemon.run(listener)).map_err(failed),
+        Err(reason) => Err(CommandError::Failed(reason)),
+    };
     // The socket goes while the name is still ours: whoever comes now starts a new daemon.
     let _ = std::fs::remove_file(&files.socket);
     // Requests that still wait for a source are not waited for.

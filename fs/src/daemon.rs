@@ -101,7 +101,12 @@ impl Daemon {
     /// One sentence for people.
     pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
         let _one_at_a_time = self.mounting.lock();
+        // Asked under the lock: `run` decides to end under the same one, and takes down what is mounted by then.
+        if self.is_ending.load(Ordering::SeqCst) {
+            return Err(format!("the daemon {} is ending", self.name));
+        }
         self.agree(request)?;
+        self.close_unused_sources();
         let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
         let source = self.source(key.source(), request)?;
         let mut plans = Vec::new();
@@ -186,6 +191,7 @@ impl Daemon {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
+        let mut gone = self.mounts.watch_gone();
         let first_mount = tokio::time::sleep(FIRST_MOUNT_WAIT);
         tokio::pin!(first_mount);
         loop {
@@ -193,11 +199,15 @@ impl Daemon {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => self.forget_metadata(),
-                () = self.mounts.wait_gone() => if self.end_if_idle() { return Ok(()) },
+                _ = gone.changed() => if self.end_if_idle() { return Ok(()) },
                 () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() { return Ok(()) },
             }
         }
         self.is_ending.store(true, Ordering::SeqCst);
+        // A mount that is being made is waited for, so that it is taken down with the others.
+        drop(tokio::task::block_in_place(|| {
+            self.mounting.try_lock_for(END_GRACE)
+        }));
         let paths: Vec<PathBuf> = self
             .mounts
             .list()
@@ -222,6 +232,7 @@ impl Daemon {
             return false;
         };
         if !self.mounts.list().is_empty() {
+            self.close_unused_sources();
             return false;
         }
         // A request that comes now is answered `Ending`, and its sender starts another daemon.
@@ -252,9 +263,9 @@ impl Daemon {
     fn serve(self: &Arc<Self>, stream: &UnixStream) -> std::io::Result<()> {
         let mut has_failed = false;
         let served = control::serve_one(stream, |request| match request {
-            Request::Mount(_) if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
             Request::Mount(request) => match self.mount(&request) {
                 Ok(()) => Answer::Mounted,
+                Err(_) if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
                 Err(reason) => {
                     has_failed = true;
                     Answer::Failed(reason)
@@ -292,6 +303,18 @@ impl Daemon {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Closes the sources that no mount shows any more: each keeps a namespace, and a local one its directory open.
+    /// Called while nothing is being mounted.
+    fn close_unused_sources(&self) {
+        let mounts = self.mounts.list();
+        let is_shown = |source: &OpenSource| {
+            mounts
+                .iter()
+                .any(|mounted| mounted.filesystem.shows(&source.namespace))
+        };
+        self.sources.lock().retain(|_, source| is_shown(source));
     }
 
     /// The source, shared with the mounts that already show it.

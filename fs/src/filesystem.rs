@@ -76,6 +76,11 @@ impl Filesystem {
         &self.shared.counters
     }
 
+    /// Whether this mount shows the source of `namespace`.
+    pub fn shows(&self, namespace: &Arc<Namespace>) -> bool {
+        Arc::ptr_eq(&self.namespace, namespace)
+    }
+
     /// Inodes that the kernel holds beside the root.
     pub fn inodes_held(&self) -> usize {
         self.inodes.len()
@@ -93,20 +98,8 @@ impl Filesystem {
         }
         let this = self.clone();
         Answer::later(async move {
-            let asked = this.namespace.now();
-            match this.namespace.status(&path, max_age).await {
-                Ok(known) => {
-                    let known = Known {
-                        value: Some(known.value),
-                        asked: known.asked,
-                    };
-                    this.looked_up(&path, known)
-                }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    this.looked_up(&path, Known { value: None, asked })
-                }
-                Err(error) => Err(error),
-            }
+            let known = this.namespace.find(&path, max_age).await?;
+            this.looked_up(&path, known)
         })
     }
 
@@ -338,11 +331,11 @@ impl Filesystem {
 }
 
 /// Whether an error says that a path no longer holds the version that was looked up there. `NotDirectory`: a file has
-/// taken the place of a directory on the way.
+/// taken the place of a directory on the way. `IsDirectory`: a directory has taken the file's own.
 fn has_gone(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::NotDirectory
+        ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::IsDirectory
     )
 }
 

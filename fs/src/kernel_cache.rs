@@ -16,7 +16,7 @@ const QUEUE_MAX: usize = 1024;
 pub trait KernelCache: Send + Sync {
     /// Forget that `name` in the directory `parent` is what it was.
     fn drop_entry(&self, parent: u64, name: &[u8]);
-    /// Forget attributes and kernel pages of the inode `number`.
+    /// Forget the attributes of the inode `number`; its kernel pages stay right for ever.
     fn drop_inode(&self, number: u64);
 }
 

@@ -13,8 +13,10 @@ use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 const START_WAIT: Duration = Duration::from_secs(15);
 /// Between two looks at a starting daemon.
 const START_POLL: Duration = Duration::from_millis(5);
-/// Daemons that were met while they ended, before giving up.
-const ENDING_MAX: usize = 5;
+/// How long a daemon that says that it is ending may take: it waits for readers of its mounts, and for a mount under way.
+const ENDING_WAIT: Duration = Duration::from_secs(15);
+/// Daemons that broke off without an answer, before giving up.
+const BROKEN_OFF_MAX: usize = 5;
 
 /// Has `request` mounted by the daemon `name`, started if there is none.
 ///
@@ -24,7 +26,8 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
     let files = DaemonFiles::new(name)?;
     // The metadata deadline bounds each step of a mount; the rest is room for the daemon itself.
     let patience = request.options.metadata_deadline * 2 + Duration::from_secs(30);
-    for _ in 0..ENDING_MAX {
+    let (begun, mut broken_off) = (Instant::now(), 0);
+    loop {
         let lock = lock(&files)?;
         let asked = Request::Mount(Box::new(request.clone()));
         let answer = match control::ask(&files.socket, &asked, patience) {
@@ -39,8 +42,17 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
         match answer {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
-            Ok(Answer::Ending) => pause(),
-            Err(error) if control::broke_off(&error) => pause(),
+            Ok(Answer::Ending) if begun.elapsed() < ENDING_WAIT => pause(),
+            Err(error) if control::broke_off(&error) && broken_off < BROKEN_OFF_MAX => {
+                broken_off += 1;
+                pause();
+            }
+            Ok(Answer::Ending) => {
+                return Err(format!(
+                    "the daemon {name} keeps ending; try again, or give another with --daemon NAME (its log: {})",
+                    files.log.display()
+                ));
+            }
             Ok(Answer::Stats(_)) => {
                 return Err("the daemon answered something else; is it another version?".into());
             }
@@ -52,10 +64,6 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
             }
         }
     }
-    Err(format!(
-        "the daemon {name} keeps ending; try again, or give another with --daemon NAME (its log: {})",
-        files.log.display()
-    ))
 }
 
 /// Another process sends no event that could be waited for here.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::filesystem::Filesystem;
 use crate::mount_point::{self, MountPointError};
@@ -65,8 +65,8 @@ pub struct MountPlan {
 #[derive(Debug, Default)]
 pub struct Mounts {
     up: Mutex<Vec<Arc<Mounted>>>,
-    /// Told each time a mount has gone.
-    gone: Notify,
+    /// Told each time a mount has gone. Everybody who waits hears of it: the daemon, and whoever takes mounts down.
+    gone: watch::Sender<()>,
 }
 
 impl Mounts {
@@ -75,14 +75,14 @@ impl Mounts {
         self.up.lock().clone()
     }
 
-    /// Waits until a mount has gone since the last call.
-    pub async fn wait_gone(&self) {
-        self.gone.notified().await;
+    /// Hears of each mount that goes from now on.
+    pub fn watch_gone(&self) -> watch::Receiver<()> {
+        self.gone.subscribe()
     }
 
-    /// Wakes [`Mounts::wait_gone`], though nothing may have gone.
+    /// Wakes those who [`Mounts::watch_gone`], though nothing may have gone.
     pub fn look_again(&self) {
-        self.gone.notify_one();
+        self.gone.send_replace(());
     }
 
     /// Mounts and serves; returns once the kernel has agreed.
@@ -154,6 +154,7 @@ impl Mounts {
     /// Takes mounts down: plainly where nothing is open, else detached from the tree. Waits at most `grace` for the
     /// sessions to end.
     pub async fn unmount(&self, paths: &[PathBuf], grace: Duration) {
+        let mut gone = self.watch_gone();
         for path in paths {
             if let Err(error) = unmount_or_detach(path) {
                 tracing::warn!(path = %path.display(), ?error, "not unmounted");
@@ -161,7 +162,8 @@ impl Mounts {
         }
         let all_gone = async {
             while self.up.lock().iter().any(|mounted| paths.contains(&mounted.path)) {
-                self.gone.notified().await;
+                // The sender lives as long as `self`.
+                let _ = gone.changed().await;
             }
         };
         if tokio::time::timeout(grace, all_gone).await.is_err() {
@@ -171,7 +173,7 @@ impl Mounts {
 
     fn remove(&self, mounted: &Arc<Mounted>) {
         self.up.lock().retain(|other| !Arc::ptr_eq(other, mounted));
-        self.gone.notify_one();
+        self.look_again();
     }
 }
 

@@ -186,9 +186,13 @@ impl Fetcher {
                     break;
                 };
                 let send = send.clone();
-                // The caller may have given up, and then nobody wants the answer.
-                self.pool
-                    .submit(Box::new(move || drop(send.send((place, job.run())))))?;
+                // The caller may have given up, and then nobody wants the answer: what queued up behind reads that hung
+                // is not read for nobody once they go on.
+                self.pool.submit(Box::new(move || {
+                    if deadline.check("reading").is_ok() {
+                        drop(send.send((place, job.run())));
+                    }
+                }))?;
                 under_way += 1;
             }
             if under_way == 0 {

@@ -120,7 +120,8 @@ impl LocalTree {
 
     pub(super) fn open(&self, version: &FileVersion) -> Result<File> {
         let path = version.path();
-        match self.find(path)?.1.kind {
+        let there = self.find(path)?.1;
+        match there.kind {
             FileKind::File => {}
             FileKind::Directory => {
                 return Err(Error::new(
@@ -128,6 +129,8 @@ impl LocalTree {
                     format!("{path} is a directory"),
                 ));
             }
+            // One that has taken the file's place; else the caller's mistake.
+            FileKind::Symlink if there.version(&self.id, path) != *version => return Err(changed(version)),
             FileKind::Symlink => {
                 return Err(Error::new(
                     ErrorKind::Invalid,
@@ -220,12 +223,16 @@ pub(super) fn check_version(file: &File, version: &FileVersion, id: &SourceId) -
         tag_of(&stat),
     );
     if !regular || found != *version {
-        return Err(Error::new(
-            ErrorKind::Changed,
-            format!("{version} has been changed: look it up again"),
-        ));
+        return Err(changed(version));
     }
     Ok(())
+}
+
+fn changed(version: &FileVersion) -> Error {
+    Error::new(
+        ErrorKind::Changed,
+        format!("{version} has been changed: look it up again"),
+    )
 }
 
 pub(super) fn failure(errno: Errno, what: String) -> Error {
