@@ -200,6 +200,7 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
     let files = DaemonFiles::new(name).map_err(CommandError::Failed)?;
     let _name = daemon::take_name(name, &files).map_err(CommandError::Failed)?;
     raise_open_files();
+    keep_large_buffers_apart();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -226,5 +227,17 @@ fn raise_open_files() {
         .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// fuser reads requests into a buffer of 16 MiB for each event loop, of which only the first kernel page is ever used
+/// on a read-only mount. As long as each is a mapping of its own, the rest of it is never resident; but the allocator
+/// raises its threshold for mappings with the first one that is freed, and then zeroes all 16 MiB of the next.
+fn keep_large_buffers_apart() {
+    const THRESHOLD_BYTES: libc::c_int = 4 << 20;
+    // SAFETY: sets one number of the allocator; mallopt(3) allows it at any time.
+    let set = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD_BYTES) };
+    if set != 1 {
+        tracing::debug!("the allocator keeps its own threshold; each mount may cost 32 MiB");
     }
 }

@@ -212,14 +212,6 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether an error of [`ask`] says that the daemon went away before it answered, as one that is ending does.
-pub fn went_away(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
-    )
-}
-
 /// Reads one request from a connection and answers it.
 ///
 /// # Errors

@@ -94,6 +94,8 @@ fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Chil
     let program = std::env::current_exe().map_err(|error| format!("the program's own file: {error}"))?;
     Command::new(program)
         .args(["daemon", "--name", name, "--options", &options])
+        // Absolute: the daemon's working directory is another.
+        .env(control::RUN_DIRECTORY, &files.directory)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
