@@ -32,7 +32,7 @@ use crate::launch;
 use crate::message::one_line;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
-use crate::options::DaemonOptions;
+use crate::options::{DEADLINE_MAX, DaemonOptions};
 use crate::owner::Ids;
 use crate::sources::{OpenSource, SourceKey, SourceName};
 use crate::stats::{MountStats, SourceStats, Stats};
@@ -74,6 +74,9 @@ impl Daemon {
             memory_bytes: options.memory,
             page_size: PageSize::new(options.page_size)?,
             max_inflight_bytes: options.max_inflight,
+            // Each source ends its calls within its own deadline, and each READ within its mount's; this is the longest
+            // that either may be.
+            deadline: DEADLINE_MAX,
             ..CacheConfig::default()
         };
         let shared = Shared {
@@ -100,15 +103,24 @@ impl Daemon {
     /// # Errors
     /// One sentence for people.
     pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
+        self.agree(request)?;
+        let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
+        let source = self.source(key.source(), request)?;
+        // Before the lock: a source that does not answer holds up nobody who mounts another.
+        let root = self.root(&source.namespace, &key.root)?;
         let _one_at_a_time = self.mounting.lock();
         // Asked under the lock: `run` decides to end under the same one, and takes down what is mounted by then.
         if self.is_ending.load(Ordering::SeqCst) {
             return Err(format!("the daemon {} is ending", self.name));
         }
-        self.agree(request)?;
         self.close_unused_sources();
-        let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
-        let source = self.source(key.source(), request)?;
+        // Whoever closed unused sources meanwhile did not know of this one.
+        let source = self
+            .sources
+            .lock()
+            .entry(key.source().clone())
+            .or_insert(source)
+            .clone();
         let mut plans = Vec::new();
         for path in &request.mount_points {
             let path = mount_point::prepare(path).map_err(|error| one_line(&error))?;
@@ -124,7 +136,6 @@ impl Daemon {
                 metadata_deadline: request.options.metadata_deadline,
             });
         }
-        let root = self.root(&source.namespace, &key.root)?;
         let mut done: Vec<PathBuf> = Vec::new();
         for plan in &plans {
             let filesystem = Filesystem::new(

@@ -20,6 +20,7 @@ use crate::counters::Counters;
 use crate::directory::{OpenDirectories, OpenDirectory};
 use crate::inode::{Inode, Inodes};
 use crate::kernel_cache::{Invalidator, OldEntry};
+use crate::log_limit::LogLimit;
 use crate::owner::{Ids, OwnerConfig};
 
 /// What a mount shares with the other mounts of its daemon.
@@ -40,6 +41,8 @@ pub struct Filesystem {
     shared: Shared,
     inodes: Inodes,
     directories: OpenDirectories,
+    /// Bounds the lines about failing requests of this mount.
+    pub log_limit: LogLimit,
     /// Where to send word of names that have become old.
     pub invalidator: Invalidator,
     ttl: Ttl,
@@ -64,6 +67,7 @@ impl Filesystem {
             shared,
             inodes,
             directories: OpenDirectories::default(),
+            log_limit: LogLimit::default(),
             invalidator: Invalidator::default(),
             ttl,
             owner,

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use fuser::{
     AccessFlags, Config, FileHandle, Filesystem as FuserFilesystem, Generation, INodeNo, InitFlags,
@@ -169,7 +169,15 @@ fn finish<T>(filesystem: &Filesystem, operation: &str, result: Result<T>) -> Res
             tracing::trace!(operation, ?error, "nothing there");
         } else {
             filesystem.counters().errors.add_one();
-            tracing::warn!(operation, errno = errno.raw(), ?error, "answered an error");
+            if let Some(held_back) = filesystem.log_limit.admit(Instant::now()) {
+                tracing::warn!(
+                    operation,
+                    errno = errno.raw(),
+                    held_back,
+                    ?error,
+                    "answered an error"
+                );
+            }
         }
         errno
     })

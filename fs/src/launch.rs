@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,22 +29,14 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
     let patience = request.options.metadata_deadline * 2 + Duration::from_secs(30);
     let (begun, mut broken_off) = (Instant::now(), 0);
     loop {
-        let lock = lock(&files)?;
+        make_sure_of_a_daemon(name, &files, request)?;
         let asked = Request::Mount(Box::new(request.clone()));
-        let answer = match control::ask(&files.socket, &asked, patience) {
-            Err(error) if control::nobody_listens(&error) => {
-                let mut daemon = start(name, &files, request)?;
-                wait_until_it_listens(&files, &mut daemon)?;
-                control::ask(&files.socket, &asked, patience)
-            }
-            other => other,
-        };
-        drop(lock);
+        let answer = control::ask(&files.socket, &asked, patience);
         match answer {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
             Ok(Answer::Ending) if begun.elapsed() < ENDING_WAIT => pause(),
-            Err(error) if control::broke_off(&error) && broken_off < BROKEN_OFF_MAX => {
+            Err(error) if has_ended(&error) && broken_off < BROKEN_OFF_MAX => {
                 broken_off += 1;
                 pause();
             }
@@ -63,6 +56,25 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
                 ));
             }
         }
+    }
+}
+
+/// Whether an error says that the daemon ended while it was asked.
+fn has_ended(error: &std::io::Error) -> bool {
+    control::broke_off(error) || control::nobody_listens(error)
+}
+
+/// Starts the daemon unless it listens. The lock is held for that alone: a source that does not answer must not hold up
+/// those who mount another.
+fn make_sure_of_a_daemon(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<(), String> {
+    let _lock = lock(files)?;
+    match UnixStream::connect(&files.socket) {
+        Err(error) if control::nobody_listens(&error) => {
+            let mut daemon = start(name, files, request)?;
+            wait_until_it_listens(files, &mut daemon)
+        }
+        // Any other error is met, and told, by whoever asks.
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -106,7 +118,7 @@ fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Chil
 
 fn wait_until_it_listens(files: &DaemonFiles, daemon: &mut Child) -> Result<(), String> {
     let start = Instant::now();
-    while std::os::unix::net::UnixStream::connect(&files.socket).is_err() {
+    while UnixStream::connect(&files.socket).is_err() {
         let ended = daemon.try_wait().map_err(|error| error.to_string())?;
         if ended.is_some() || start.elapsed() > START_WAIT {
             let log = fs::read_to_string(&files.log).unwrap_or_default();

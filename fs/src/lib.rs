@@ -32,6 +32,7 @@ pub mod fuse;
 pub mod inode;
 pub mod kernel_cache;
 pub mod launch;
+pub mod log_limit;
 pub mod message;
 pub mod mount_point;
 pub mod mounts;

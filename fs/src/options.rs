@@ -11,6 +11,9 @@ use crate::attributes::Ttl;
 use crate::owner::OwnerConfig;
 use crate::size::{parse_bytes, parse_duration};
 
+/// The longest deadline that a mount may have.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+
 /// Options of one mount.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MountOptions {
@@ -215,7 +218,7 @@ fn check(parsed: &Parsed) -> Result<(), String> {
         ("deadline", mount.deadline),
         ("metadata_deadline", mount.metadata_deadline),
     ] {
-        if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&duration) {
+        if !(Duration::from_millis(10)..=DEADLINE_MAX).contains(&duration) {
             return Err(format!("option {name}: must be between 10ms and 1h"));
         }
     }

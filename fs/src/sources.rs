@@ -46,6 +46,8 @@ pub enum SourceName {
         user: Option<String>,
         /// Where its configuration is.
         hadoop_conf: Option<PathBuf>,
+        /// Whether other users may enter: then a mask must not pass for the group's permissions.
+        ask_acls: bool,
     },
 }
 
@@ -79,6 +81,7 @@ impl SourceKey {
                     authority,
                     user: options.user.clone(),
                     hadoop_conf: options.hadoop_conf.clone(),
+                    ask_acls: options.allow_other,
                 },
                 root: path,
             },
@@ -139,11 +142,13 @@ impl OpenSource {
                 authority,
                 user,
                 hadoop_conf,
+                ask_acls,
             } => {
                 let (user, hadoop_conf) = (user.clone(), hadoop_conf.clone());
                 layers.hdfs = HdfsOptions {
                     user,
                     hadoop_conf,
+                    ask_acls: *ask_acls,
                     ..layers.hdfs
                 };
                 SourceUrl::Hdfs {
