@@ -308,6 +308,24 @@ fn an_open_file_never_shows_another_versions_bytes_p1() {
     );
 }
 
+/// P9.
+#[test]
+fn a_file_that_grows_is_a_new_inode_and_the_old_one_keeps_its_length() {
+    let tree = Tree::new();
+    let inside = tree.write("f", b"first");
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "ttl=0");
+    let old = File::open(mount.join("f")).unwrap();
+    let before = old.metadata().unwrap();
+    fs::write(&inside, b"first, second").unwrap();
+    let after = fs::metadata(mount.join("f")).unwrap();
+    assert_eq!(
+        (before.len(), after.len(), old.metadata().unwrap().len()),
+        (5, 13, 5)
+    );
+    assert_ne!(before.ino(), after.ino());
+}
+
 #[test]
 fn changes_in_place_are_a_new_version_and_the_old_one_is_stale_p1() {
     let tree = Tree::new();

@@ -34,10 +34,14 @@ fn namenode(hdfs: &MiniHdfs, path: &str) -> (u64, u64, u64) {
 /// The payload of one row: its data page lies in one place. A row of more columns has a data page for each, and costs
 /// a read for each that does not lie beside another.
 fn get_one_row(file: &Path) {
+    get(file, &["--rows", "777", "--columns", "payload"]);
+}
+
+fn get(file: &Path, args: &[&str]) {
     let output = Command::new(program("lookup"))
         .arg("get")
         .arg(file)
-        .args(["--rows", "777", "--columns", "payload"])
+        .args(args)
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -54,7 +58,7 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
         .find(|path| path.extension().is_some_and(|extension| extension == "parquet"))
         .expect("a Parquet file");
     let directory = hdfs.new_path("requests");
-    for name in ["sibling.parquet", "a.parquet", "b.parquet"] {
+    for name in ["sibling.parquet", "a.parquet", "b.parquet", "c.parquet"] {
         hdfs.put(&file, &format!("{directory}/{name}"));
     }
     let mut daemon = Daemon::new().with_env("HADOOP_CONF_DIR", hdfs.conf.to_str().unwrap());
@@ -105,4 +109,10 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
         before,
         "warm"
     );
+
+    // A row of two columns whose data pages lie apart: the tail, and one read for each.
+    let before = daemon.count("/sources/0/requests/read");
+    get(&mount.join("c.parquet"), &["--rows", "777"]);
+    let reads = daemon.count("/sources/0/requests/read") - before;
+    assert!(reads <= 3, "{reads} reads at the DataNodes for a whole row");
 }

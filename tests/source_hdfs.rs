@@ -293,27 +293,36 @@ async fn an_open_is_two_requests_and_a_read_is_none() {
     assert_eq!(count(mark, "listStatus"), 1);
 }
 
+/// P9.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_last_block_that_is_being_written_is_an_error_and_never_zeros() {
     let tree = HdfsTree::new(MiniHdfs::from_env().conf, "unfinished").await;
     let at = tree.root.join(b"file").unwrap();
     let text = at.as_utf8().unwrap();
     let mut file = tree.client.create(text, WriteOptions::default()).await.unwrap();
-    file.write_bytes(vec![9; 70_000].into()).await.unwrap();
+    // One whole HDFS block of the test's HDFS, and part of a second one.
+    const LEN: usize = (1 << 20) + 70_000;
+    file.write_bytes(vec![9; LEN].into()).await.unwrap();
     file.hsync().await.unwrap();
     let source = reader(MiniHdfs::from_env().conf);
     let status = source.status(&at).await.unwrap();
-    eprintln!("length of the file under construction: {}", status.len);
+    assert!(
+        status.len >= 1 << 20,
+        "the first HDFS block is visible: {}",
+        status.len
+    );
     let held = source.open(&status.version(source.id(), &at)).await.unwrap();
-    if status.len > 0 {
-        let error = held.read(range(0, status.len)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-        assert!(error.to_string().contains("being written"), "{error}");
+    match held.read(range(0, status.len)).await {
+        Ok(bytes) => assert!(bytes.iter().all(|byte| *byte == 9) && bytes.len() as u64 == status.len),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+            assert!(error.to_string().contains("being written"), "{error}");
+        }
     }
     file.close().await.unwrap();
     let version = version_of(&source, &at).await;
     let file = source.open(&version).await.unwrap();
-    assert_eq!(file.read(range(0, 70_000)).await.unwrap(), vec![9; 70_000]);
+    assert_eq!(file.read(range(0, LEN as u64)).await.unwrap(), vec![9; LEN]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
