@@ -51,9 +51,17 @@ pub struct Namespace {
     /// `None`: nothing was at this path.
     statuses: Cache<SourcePath, Known<Option<FileStatus>>>,
     listings: Cache<SourcePath, Known<Arc<Listing>>>,
+    /// Calls that ran into their deadline, and when they ended.
+    silent: Cache<SourcePath, Known<Error>>,
     status_calls: SharedCalls<SourcePath, Known<Option<FileStatus>>>,
     list_calls: SharedCalls<SourcePath, Known<Arc<Listing>>>,
 }
+
+/// How long a source that did not answer for a path is not asked for it again. The kernel asks twice in one system call,
+/// and each time would take the whole deadline.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Paths of which that is remembered.
+const SILENT_MAX: u64 = 10_000;
 
 /// Rough memory of one status in the cache beside its path, in bytes.
 const STATUS_BYTES: usize = 200;
@@ -81,6 +89,7 @@ impl Namespace {
                     weight(STATUS_BYTES + 2 * path.as_bytes().len() + names)
                 })
                 .build(),
+            silent: Cache::new(SILENT_MAX),
             status_calls: SharedCalls::default(),
             list_calls: SharedCalls::default(),
         }
@@ -116,6 +125,7 @@ impl Namespace {
         if let Some(known) = self.known_status(path, max_age) {
             return Ok(known);
         }
+        self.check_silence(path)?;
         let begun = self.now();
         let known = self.ask_status(path).await?;
         // The request of somebody else may have been under way for longer than an answer may be old. Whatever is asked
@@ -158,6 +168,7 @@ impl Namespace {
         if let Some(known) = self.known_listing(path, max_age) {
             return Ok(known);
         }
+        self.check_silence(path)?;
         let begun = self.now();
         let known = self.ask_listing(path).await?;
         // As in `find`.
@@ -186,6 +197,7 @@ impl Namespace {
                 Ok(known)
             }
             Err(error) => {
+                self.note_silence(path, &error);
                 self.listings.invalidate(path);
                 if error.kind() == ErrorKind::NotFound {
                     // Who asked first, and when, is not known here: the next question goes to the source.
@@ -205,6 +217,7 @@ impl Namespace {
 
     /// Drops everything.
     pub fn clear(&self) {
+        self.silent.invalidate_all();
         self.statuses.invalidate_all();
         self.listings.invalidate_all();
     }
@@ -221,9 +234,27 @@ impl Namespace {
                 Err(error) => Err(error),
             }
         });
-        let known = call.await?;
+        let known = call.await.inspect_err(|error| self.note_silence(path, error))?;
         self.statuses.insert(path.clone(), known.clone());
         Ok(known)
+    }
+
+    /// The error of a call for `path` that ran into its deadline a moment ago.
+    fn check_silence(&self, path: &SourcePath) -> Result<()> {
+        match self.silent.get(path) {
+            Some(known) if self.age(known.asked) < SILENCE => Err(known.value),
+            _ => Ok(()),
+        }
+    }
+
+    fn note_silence(&self, path: &SourcePath, error: &Error) {
+        if error.kind() == ErrorKind::TimedOut {
+            let known = Known {
+                value: error.clone(),
+                asked: self.now(),
+            };
+            self.silent.insert(path.clone(), known);
+        }
     }
 
     fn listed_status(&self, path: &SourcePath) -> Option<Known<Option<FileStatus>>> {

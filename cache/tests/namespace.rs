@@ -202,6 +202,24 @@ async fn an_error_is_passed_on_and_not_kept() {
     assert!(f.namespace.list(&path("/d"), AGE.positive).await.is_ok());
 }
 
+/// P3: the kernel asks twice in one system call; the second time costs no deadline.
+#[tokio::test]
+async fn a_source_that_did_not_answer_is_not_asked_again_at_once() {
+    let f = fixture();
+    f.faults.fail_next(Call::Status, ErrorKind::TimedOut, 1);
+    f.faults.fail_next(Call::List, ErrorKind::TimedOut, 1);
+    assert_eq!(
+        (f.len("/d/f").await, f.len("/d/f").await),
+        (Err(ErrorKind::TimedOut), Err(ErrorKind::TimedOut))
+    );
+    assert!(f.namespace.list(&path("/d"), AGE.positive).await.is_err());
+    assert!(f.namespace.list(&path("/d"), AGE.positive).await.is_err());
+    assert_eq!(f.asked(), (1, 1));
+    f.clock.advance(Duration::from_millis(1100));
+    assert_eq!((f.len("/d/f").await, f.asked()), (Ok(3), (1, 0)));
+    assert!(f.namespace.list(&path("/d"), AGE.positive).await.is_ok());
+}
+
 #[tokio::test]
 async fn many_callers_at_once_ask_once() {
     let f = Arc::new(fixture());

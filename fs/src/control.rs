@@ -109,7 +109,7 @@ pub fn run_directory() -> Result<PathBuf, String> {
     // Whoever may write here could put a socket of their own in the daemon's place.
     if metadata.uid() != nix::unistd::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         return Err(format!(
-            "{shown}: others may write there; `chown` it to this user and `chmod 700` it"
+            "{shown}: it belongs to another user, or others may write there; set {RUN_DIRECTORY} to a directory of your own"
         ));
     }
     Ok(directory)

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::config::CacheConfig;
 use lookupfs_cache::error::{Error, ErrorKind};
-use lookupfs_cache::namespace::{MaxAge, Namespace};
+use lookupfs_cache::namespace::{Known, MaxAge};
 use lookupfs_cache::page::PageSize;
 use lookupfs_cache::page_cache::PageCache;
-use lookupfs_cache::source::FileKind;
+use lookupfs_cache::source::{FileKind, FileStatus};
 use lookupfs_cache::version::SourcePath;
 use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
@@ -107,7 +107,7 @@ impl Daemon {
         let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
         let source = self.source(key.source(), request)?;
         // Before the lock: a source that does not answer holds up nobody who mounts another.
-        let root = self.root(&source.namespace, &key.root)?;
+        let root = self.root(&source, &key.root)?;
         let _one_at_a_time = self.mounting.lock();
         // Asked under the lock: `run` decides to end under the same one, and takes down what is mounted by then.
         if self.is_ending.load(Ordering::SeqCst) {
@@ -342,22 +342,30 @@ impl Daemon {
         Ok(open)
     }
 
-    fn root(
-        &self,
-        namespace: &Namespace,
-        path: &SourcePath,
-    ) -> Result<lookupfs_cache::namespace::Known<lookupfs_cache::source::FileStatus>, String> {
+    fn root(&self, source: &OpenSource, path: &SourcePath) -> Result<Known<FileStatus>, String> {
         let now = MaxAge {
             positive: Duration::ZERO,
             negative: Duration::ZERO,
         };
-        let source = namespace.source().id().clone();
-        match self.runtime.block_on(namespace.status(path, now)) {
+        let id = source.namespace.source().id();
+        match self.runtime.block_on(source.namespace.status(path, now)) {
             Ok(known) if known.value.kind == FileKind::Directory => Ok(known),
             Ok(_) => Err(format!(
-                "{source}{path}: it is not a directory; mount the directory that holds it"
+                "{id}{path}: it is not a directory; mount the directory that holds it"
             )),
-            Err(error) => Err(format!("{source}: {}{}", one_line(&error), remedy(error.kind()))),
+            Err(error) => {
+                let found = if error.kind().is_transient() {
+                    source.diagnose()
+                } else {
+                    None
+                };
+                let found = found.map(|found| format!(" ({found})")).unwrap_or_default();
+                Err(format!(
+                    "{id}: {}{found}{}",
+                    one_line(&error),
+                    remedy(error.kind())
+                ))
+            }
         }
     }
 }

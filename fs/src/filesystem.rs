@@ -112,34 +112,35 @@ impl Filesystem {
         self.inodes.forget(number, lookups);
     }
 
-    /// Attributes of an inode. A file's length and times are its version's and never change; once the path holds
-    /// another version they are answered as they were, since only an open file can still ask.
+    /// Attributes of an inode.
+    ///
+    /// A file's length and times are its version's and never change, so the source is not asked: only an open file asks
+    /// here, since a path is looked up first once `ttl` has run out, and that lookup brings owner and mode along. Reading
+    /// what is cached so needs no source, also at the end of a file, where the kernel asks for the length.
     pub fn attributes(self: &Arc<Self>, number: u64) -> Answer<Shown> {
         let inode = match self.inode(number) {
             Ok(inode) => inode,
             Err(error) => return Answer::Now(Err(error)),
         };
         let known = inode.known();
-        if !self.ttl.left(known.asked, self.namespace.now()).is_zero() {
-            return Answer::Now(Ok(self.shown(inode.number, &known)));
+        if inode.version.is_some() {
+            let asked = self.namespace.now();
+            return Answer::Now(Ok(self.shown(number, &Known { asked, ..known })));
+        }
+        if !self.left(known.asked).is_zero() {
+            return Answer::Now(Ok(self.shown(number, &known)));
         }
         let this = self.clone();
         Answer::later(async move {
-            let answer = this.namespace.status(&inode.path, this.ttl.max_age()).await;
-            let gone = match answer {
-                Ok(now) if this.inodes.number_of(&inode.path, &now.value) == number => {
-                    inode.learn(now.value.clone(), now.asked);
-                    return Ok(this.shown(number, &now));
-                }
-                Ok(_) => Error::new(ErrorKind::Changed, format!("{}: it was replaced", inode.path)),
-                Err(error) => error,
-            };
-            if inode.version.is_none() || !has_gone(gone.kind()) {
-                return Err(gone);
+            let now = this.namespace.status(&inode.path, this.ttl.max_age()).await?;
+            if this.inodes.number_of(&inode.path, &now.value) != number {
+                return Err(Error::new(
+                    ErrorKind::Changed,
+                    format!("{}: it was replaced", inode.path),
+                ));
             }
-            this.entry_is_old(&inode);
-            let asked = this.namespace.now();
-            Ok(this.shown(number, &Known { asked, ..known }))
+            inode.learn(now.value.clone(), now.asked);
+            Ok(this.shown(number, &now))
         })
     }
 

@@ -1,7 +1,9 @@
 //! From the URL on the command line to an open source, shared by all mounts that show it.
 
+use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::namespace::Namespace;
@@ -13,6 +15,9 @@ use lookupfs_cache::version::SourcePath;
 
 use crate::message::one_line;
 use crate::options::MountOptions;
+
+/// How long a NameNode may take to accept the connection that is made to find out why it does not answer.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 
 /// What makes two mounts show the same source, and which directory of it one shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -128,9 +133,10 @@ impl OpenSource {
         memory_bytes: u64,
         clock: Clock,
     ) -> Result<OpenSource, String> {
+        // A little earlier than the mount, so that what did not answer is known, and not only that nothing came.
         let deadlines = Deadlines {
-            metadata: options.metadata_deadline,
-            read: options.deadline,
+            metadata: options.metadata_deadline * 19 / 20,
+            read: options.deadline * 19 / 20,
         };
         let mut layers = SourceOptions {
             deadlines,
@@ -163,6 +169,32 @@ impl OpenSource {
             namespace,
             counters: open.counters,
         })
+    }
+
+    /// Why the NameNode may not answer, as far as one connection can tell. For people; takes at most [`PROBE_WAIT`]
+    /// an address.
+    pub fn diagnose(&self) -> Option<String> {
+        let address = self.namespace.source().id().as_str().strip_prefix("hdfs://")?;
+        let address = address.rsplit('@').next()?;
+        if !address.contains(':') {
+            return None;
+        }
+        let addresses = match address.to_socket_addrs() {
+            Ok(addresses) => addresses,
+            Err(error) => {
+                return Some(format!(
+                    "{address} is no nameservice of the configuration, and no host: {error}"
+                ));
+            }
+        };
+        let mut reason = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, PROBE_WAIT) {
+                Ok(_) => return Some(format!("{address} accepts connections and stays silent")),
+                Err(error) => reason = Some(format!("{address}: {error}")),
+            }
+        }
+        reason
     }
 
     /// The counters, as JSON.

@@ -72,7 +72,14 @@ impl Handlers {
                     )
                 }
                 Place::Entry(entry) => {
-                    let Shown { attributes, ttl } = self.filesystem.enter_listed(&directory, entry)?;
+                    let Shown { attributes, ttl } = match self.filesystem.enter_listed(&directory, entry) {
+                        Ok(shown) => shown,
+                        Err(error) => {
+                            // Its inode number is in use by another name. The rest of the directory can be shown.
+                            tracing::warn!(?error, "left an entry out of a listing");
+                            continue;
+                        }
+                    };
                     let (number, name) = (INodeNo(attributes.number), OsStr::from_bytes(&entry.name));
                     let full = reply.add(number, at, name, &ttl, &file_attr(&attributes), Generation(0));
                     if full {
