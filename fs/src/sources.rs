@@ -171,7 +171,7 @@ impl OpenSource {
         })
     }
 
-    /// Why the NameNode may not answer, as far as one connection can tell. For people; takes at most [`PROBE_WAIT`]
+    /// Why the NameNode may not answer, as far as one connection can tell. For people; takes at most a second
     /// an address.
     pub fn diagnose(&self) -> Option<String> {
         let address = self.namespace.source().id().as_str().strip_prefix("hdfs://")?;

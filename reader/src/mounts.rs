@@ -342,7 +342,7 @@ mod tests {
         let target = Target::on_mounts(["/m0".into(), "/m1".into()], "f");
         let file = MountedFile::open(&target, Spread::RoundRobin, opener).unwrap();
         assert!(file.read(0, 0..10).is_ok());
-        assert!(matches!(file.read(1, 0..10), Err(ReadError::Changed { .. })));
+        assert!(matches!(file.read(1, 0..10), Err(ReadError::OtherVersion { .. })));
     }
 
     #[test]
