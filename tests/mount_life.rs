@@ -142,27 +142,3 @@ fn a_daemon_holds_nothing_that_its_caller_had_open() {
 fn errno_of(path: &Path) -> Option<i32> {
     fs::metadata(path).err().and_then(|error| error.raw_os_error())
 }
-
-#[test]
-fn a_mount_whose_root_the_kernel_knows_is_taken_away_once_its_daemon_is_dead() {
-    let tree = Tree::new();
-    tree.write("f", b"x");
-    let mut daemon = Daemon::new();
-    // With `immutable` the kernel answers a stat of the root for ever, also after the daemon's death.
-    let mount = daemon.mount(&tree.url(), "immutable");
-    fs::metadata(&mount).unwrap();
-    let pid = daemon.pid();
-    let killed = std::process::Command::new("kill")
-        .args(["-9", &pid.to_string()])
-        .status();
-    assert!(killed.unwrap().success());
-    assert!(wait_until(Duration::from_secs(10), || has_ended(pid)));
-    let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
-    let again = daemon.lookupfs(&args);
-    assert!(
-        again.status.success(),
-        "{}",
-        String::from_utf8_lossy(&again.stderr)
-    );
-    assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
-}
