@@ -210,6 +210,7 @@ impl Namespace {
 
     /// Drops what is known of `path` and of the directory it is in: the next question goes to the source.
     pub fn forget(&self, path: &SourcePath) {
+        self.silent.invalidate(path);
         self.statuses.invalidate(path);
         self.listings.invalidate(path);
         self.listings.invalidate(&path.parent());

@@ -23,6 +23,9 @@ use crate::kernel_cache::{Invalidator, OldEntry};
 use crate::log_limit::LogLimit;
 use crate::owner::{Ids, OwnerConfig};
 
+/// The longest target of a symbolic link: `PATH_MAX` without its NUL.
+const LINK_BYTES_MAX: usize = 4095;
+
 /// What a mount shares with the other mounts of its daemon.
 #[derive(Clone, Debug)]
 pub struct Shared {
@@ -248,7 +251,15 @@ impl Filesystem {
             Err(error) => return Answer::Now(Err(error)),
         };
         let source = self.namespace.source().clone();
-        Answer::later(async move { source.read_link(&inode.path).await })
+        Answer::later(async move {
+            let target = source.read_link(&inode.path).await?;
+            if target.len() > LINK_BYTES_MAX {
+                let (path, len) = (&inode.path, target.len());
+                let message = format!("{path}: its target has {len} bytes, Linux follows {LINK_BYTES_MAX}");
+                return Err(Error::new(ErrorKind::Corrupt, message));
+            }
+            Ok(target)
+        })
     }
 
     /// The 128 bits that name the version of a regular file: the same on every mount and after a restart.

@@ -171,8 +171,8 @@ impl OpenSource {
         })
     }
 
-    /// Why the NameNode may not answer, as far as one connection can tell. For people; takes at most a second
-    /// an address.
+    /// Why the NameNode may not answer, as far as one connection can tell. For people. A name is resolved,
+    /// then each address has a second.
     pub fn diagnose(&self) -> Option<String> {
         let address = self.namespace.source().id().as_str().strip_prefix("hdfs://")?;
         let address = address.rsplit('@').next()?;
