@@ -204,7 +204,8 @@ const HOSTILE_NAMES: [&[u8]; 10] = [
 fn hostile_status(kind: FileKind) -> FileStatus {
     FileStatus {
         kind,
-        len: u64::MAX,
+        // The longest that Linux knows.
+        len: i64::MAX as u64,
         mtime_ms: u64::MAX,
         tag: 0,
         owner: "no\nsuch\0user".into(),
@@ -223,6 +224,11 @@ impl Source for Hostile {
         match path.name() {
             b"" => Ok(hostile_status(FileKind::Directory)),
             b"panic" => panic!("a source that panics"),
+            b"link" => Ok(hostile_status(FileKind::Symlink)),
+            b"endless" => Ok(FileStatus {
+                len: u64::MAX,
+                ..hostile_status(FileKind::File)
+            }),
             b"none" => Err(Error::new(ErrorKind::NotFound, "nothing")),
             _ => Ok(hostile_status(FileKind::File)),
         }
@@ -254,16 +260,21 @@ fn hostile_names_and_numbers_are_shown_as_far_as_linux_can() {
         .collect();
     names.sort();
     assert_eq!(names, [&b"new\nline"[..], b"twice", b"\xff\xfe"]);
-    let shown = fs::metadata(mount.path("twice"));
-    // The kernel itself refuses a length above 2^63 - 1; both answers are an end.
-    if let Ok(shown) = shown {
-        assert_eq!(
-            (shown.uid(), shown.gid(), shown.mode() & 0o7777),
-            (65_534, 65_534, 0o1777),
-            "P8"
-        );
-    }
-    let _ = fs::read(mount.path("twice"));
+    let shown = fs::metadata(mount.path("twice")).unwrap();
+    let ownership = (shown.uid(), shown.gid(), shown.mode() & 0o7777);
+    assert_eq!(ownership, (65_534, 65_534, 0o1777), "P8");
+    assert_eq!(shown.len(), i64::MAX as u64);
+    assert_eq!(
+        errno(
+            File::open(mount.path("twice"))
+                .unwrap()
+                .read_at(&mut [0; 10], 1 << 62)
+        ),
+        libc::EIO
+    );
+    // The kernel itself refuses a longer file.
+    assert_eq!(errno(fs::metadata(mount.path("endless"))), libc::EIO);
+    assert_eq!(errno(fs::read_link(mount.path("link"))), libc::EIO);
     assert_eq!(errno(fs::metadata(mount.path("none"))), libc::ENOENT);
 }
 

@@ -65,50 +65,30 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
     let mount = daemon.mount(&format!("{}{directory}", hdfs.url()), "ttl=600");
     get_one_row(&mount.join("sibling.parquet"));
 
+    // (statuses, opens, listings) at the NameNode and reads at the DataNodes, for one row of a file.
+    let cost = |name: &str| {
+        let path = format!("{directory}/{name}");
+        let count = || (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
+        let (before, reads_before) = count();
+        get_one_row(&mount.join(name));
+        let (after, reads) = count();
+        let asked = (after.0 - before.0, after.1 - before.1, after.2 - before.2);
+        (asked, reads - reads_before)
+    };
+
     // Attributes known: the file has been looked up.
     std::fs::metadata(mount.join("a.parquet")).unwrap();
-    let path = format!("{directory}/a.parquet");
-    let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
-    get_one_row(&mount.join("a.parquet"));
-    let after = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
-    let asked = |f: fn((u64, u64, u64)) -> u64| f(after.0) - f(before.0);
-    let (statuses, opens, listings) = (asked(|n| n.0), asked(|n| n.1), asked(|n| n.2));
-    assert_eq!(
-        (statuses, opens, listings),
-        (1, 1, 0),
-        "NameNode, attributes known: (statuses, opens, listings)"
-    );
-    assert!(
-        after.1 - before.1 <= 2,
-        "{} reads at the DataNodes",
-        after.1 - before.1
-    );
+    let (asked, reads) = cost("a.parquet");
+    assert_eq!(asked, (1, 1, 0), "attributes known");
+    assert!((1..=2).contains(&reads), "{reads} reads at the DataNodes");
 
     // Attributes not known: one status more.
-    let path = format!("{directory}/b.parquet");
-    let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
-    get_one_row(&mount.join("b.parquet"));
-    let after = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
-    let asked = |f: fn((u64, u64, u64)) -> u64| f(after.0) - f(before.0);
-    assert_eq!(
-        (asked(|n| n.0), asked(|n| n.1), asked(|n| n.2)),
-        (2, 1, 0),
-        "NameNode, cold"
-    );
-    assert!(
-        after.1 - before.1 <= 2,
-        "{} reads at the DataNodes",
-        after.1 - before.1
-    );
+    let (asked, reads) = cost("b.parquet");
+    assert_eq!(asked, (2, 1, 0), "cold");
+    assert!((1..=2).contains(&reads), "{reads} reads at the DataNodes");
 
     // Warm: nothing.
-    let before = (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read"));
-    get_one_row(&mount.join("b.parquet"));
-    assert_eq!(
-        (namenode(&hdfs, &path), daemon.count("/sources/0/requests/read")),
-        before,
-        "warm"
-    );
+    assert_eq!(cost("b.parquet"), ((0, 0, 0), 0), "warm");
 
     // A row of two columns whose data pages lie apart: the tail, and one read for each.
     let before = daemon.count("/sources/0/requests/read");
