@@ -21,7 +21,7 @@ use lookupfs_cache::source::fault::{Call, FaultControls, FaultSource};
 use lookupfs_cache::source::memory::MemorySource;
 use lookupfs_cache::source::{Entry, FileKind, FileStatus, Listing, OpenFile, Source};
 use lookupfs_cache::version::{FileVersion, SourceId, SourcePath};
-use lookupfs_fs::attributes::Ttl;
+use lookupfs_fs::attributes::{Immutable, Ttl};
 use lookupfs_fs::counters::Counters;
 use lookupfs_fs::filesystem::{Filesystem, Shared};
 use lookupfs_fs::mounts::{MountPlan, Mounts};
@@ -47,6 +47,7 @@ impl InProcess {
         let ttl = Ttl {
             positive: Duration::ZERO,
             negative: Duration::ZERO,
+            immutable: Immutable::Nothing,
         };
         let shared = Shared {
             pages: PageCache::new(CacheConfig::default(), runtime.handle().clone()).unwrap(),

@@ -3,6 +3,9 @@
 //! All mounts of one source share one [`Namespace`]. It never decides by itself that an answer is too old: callers
 //! pass the age they accept, since mounts have different `ttl`s. A directory is revalidated by listing it again, never
 //! by its modification time, which append and chmod below it leave unchanged.
+//!
+//! `ask.rs` asks the source, `answers.rs` keeps the answers of all sources, `names.rs` knows when a listing is cheaper than statuses, `rate.rs` beside
+//! this module bounds the requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,9 +14,19 @@ use moka::sync::Cache;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
+use crate::rate::Rate;
 use crate::shared_call::SharedCalls;
 use crate::source::{FileStatus, Listing, Source};
+use crate::stats::{Counter, NamespaceStats};
 use crate::version::SourcePath;
+
+mod answers;
+mod ask;
+mod names;
+
+pub use answers::NamespaceMemory;
+use answers::{Key, Owner};
+use names::NamesOfDirectory;
 
 /// An answer, and when the source was asked. The answer may be as old as that.
 #[derive(Clone, Debug)]
@@ -48,50 +61,58 @@ impl MaxAge {
 pub struct Namespace {
     source: Arc<dyn Source>,
     clock: Clock,
-    /// `None`: nothing was at this path.
-    statuses: Cache<SourcePath, Known<Option<FileStatus>>>,
-    listings: Cache<SourcePath, Known<Arc<Listing>>>,
+    rate: Arc<Rate>,
+    memory: Arc<NamespaceMemory>,
+    owner: Arc<Owner>,
     /// Calls that ran into their deadline, and when they ended.
     silent: Cache<SourcePath, Known<Error>>,
     status_calls: SharedCalls<SourcePath, Known<Option<FileStatus>>>,
     list_calls: SharedCalls<SourcePath, Known<Arc<Listing>>>,
+    /// Listings in place of statuses; `None`: the directory is too large for that.
+    short_list_calls: SharedCalls<SourcePath, Option<Known<Arc<Listing>>>>,
+    hits_by_listing: Counter,
+    listings_for_names: Counter,
 }
 
-/// How long a source that did not answer for a path is not asked for it again. The kernel asks twice in one system call,
-/// and each time would take the whole deadline.
-const SILENCE: Duration = Duration::from_secs(1);
-/// Paths of which that is remembered.
+/// Paths of which it is remembered that the source did not answer.
 const SILENT_MAX: u64 = 10_000;
 
-/// Rough memory of one status in the cache beside its path, in bytes.
-const STATUS_BYTES: usize = 200;
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.memory.clear(&self.owner);
+    }
+}
 
 impl Namespace {
-    /// Keeps at most `memory_bytes` of statuses and listings, half of it each.
+    /// A namespace with a memory of its own, that may ask as often as it likes.
     pub fn new(source: Arc<dyn Source>, memory_bytes: u64, clock: Clock) -> Namespace {
-        let weight = |bytes: usize| bytes.min(u32::MAX as usize) as u32;
+        Namespace::sharing(
+            source,
+            NamespaceMemory::new(memory_bytes),
+            Rate::unlimited(),
+            clock,
+        )
+    }
+
+    /// A namespace whose answers lie in `memory` beside those of other sources, and whose requests `rate` bounds.
+    pub fn sharing(
+        source: Arc<dyn Source>,
+        memory: Arc<NamespaceMemory>,
+        rate: Rate,
+        clock: Clock,
+    ) -> Namespace {
         Namespace {
             source,
             clock,
-            statuses: Cache::builder()
-                .max_capacity(memory_bytes / 2)
-                .weigher(move |path: &SourcePath, _| weight(STATUS_BYTES + 2 * path.as_bytes().len()))
-                .build(),
-            listings: Cache::builder()
-                .max_capacity(memory_bytes / 2)
-                .weigher(move |path: &SourcePath, known: &Known<Arc<Listing>>| {
-                    let names: usize = known
-                        .value
-                        .entries
-                        .iter()
-                        .map(|e| STATUS_BYTES + e.name.len())
-                        .sum();
-                    weight(STATUS_BYTES + 2 * path.as_bytes().len() + names)
-                })
-                .build(),
+            rate: Arc::new(rate),
+            owner: memory.new_owner(),
+            memory,
             silent: Cache::new(SILENT_MAX),
             status_calls: SharedCalls::default(),
             list_calls: SharedCalls::default(),
+            short_list_calls: SharedCalls::default(),
+            hits_by_listing: Counter::default(),
+            listings_for_names: Counter::default(),
         }
     }
 
@@ -105,28 +126,59 @@ impl Namespace {
         self.clock.now()
     }
 
-    /// What is known of `path` and young enough: the newer of its own status and of its parent's listing. Inner `None`:
-    /// nothing is there. Never waits.
+    /// What it has done and holds.
+    pub fn stats(&self) -> NamespaceStats {
+        self.memory.settle();
+        NamespaceStats {
+            statuses: self.owner.statuses.stats(),
+            absent: self.owner.absent.stats(),
+            listings: self.owner.listings.stats(),
+            hits_by_listing: self.hits_by_listing.get(),
+            listings_for_names: self.listings_for_names.get(),
+            rate: self.rate.stats(),
+        }
+    }
+
+    /// What is known of `path` and young enough: the newest of its own status, its own absence and its parent's listing.
+    /// Inner `None`: nothing is there. Never waits.
     pub fn known_status(&self, path: &SourcePath, max_age: MaxAge) -> Option<Known<Option<FileStatus>>> {
-        let known = match (self.statuses.get(path), self.listed_status(path)) {
-            (Some(own), Some(listed)) if listed.asked > own.asked => Some(listed),
-            (None, listed) => listed,
-            (own, _) => own,
+        if !path.is_root() {
+            let names = self.names_of(&path.parent());
+            names.note(path.name(), self.now(), max_age.positive);
+        }
+        let (own, listed) = (self.own_status(path), self.listed_status(path));
+        let is_listed = match (&own, &listed) {
+            (Some(own), Some(listed)) => listed.asked > own.asked,
+            (own, _) => own.is_none(),
         };
+        let known = if is_listed { listed } else { own };
         // Age comes last: an older answer is not believed again because the newer one, that nothing is there, ages faster.
-        known.filter(|known| self.is_young(known, max_age))
+        let known = known.filter(|known| self.is_young(known, max_age))?;
+        if known.value.is_some() {
+            self.owner.statuses.hits.add(1);
+        } else {
+            self.owner.absent.hits.add(1);
+        }
+        self.hits_by_listing.add(u64::from(is_listed));
+        Some(known)
     }
 
     /// What is at `path`, asked of the source unless a young enough answer is known. Inner `None`: nothing is there.
     ///
+    /// Where many names of a directory are looked up, all of it is listed instead; see `namespace/names.rs`.
+    ///
     /// # Errors
-    /// As [`Source::status`], but for `NotFound`.
+    /// As [`Source::status`], but for `NotFound`; `TimedOut` too where the bound on requests is spent.
     pub async fn find(&self, path: &SourcePath, max_age: MaxAge) -> Result<Known<Option<FileStatus>>> {
         if let Some(known) = self.known_status(path, max_age) {
             return Ok(known);
         }
+        self.owner.statuses.misses.add(1);
         self.check_silence(path)?;
         let begun = self.now();
+        if let Some(known) = self.find_by_listing(path, max_age, begun).await? {
+            return Ok(known);
+        }
         let known = self.ask_status(path).await?;
         // The request of somebody else may have been under way for longer than an answer may be old. Whatever is asked
         // or joined after that one has ended is young enough.
@@ -156,18 +208,21 @@ impl Namespace {
 
     /// The listing of the directory `path`, if a young enough one is known. Never waits.
     pub fn known_listing(&self, path: &SourcePath, max_age: Duration) -> Option<Known<Arc<Listing>>> {
-        let known = self.listings.get(path)?;
-        (self.age(known.asked) < max_age).then_some(known)
+        let known = self.memory.listings.get(&self.key(path))?;
+        let is_young = self.age(known.asked) < max_age;
+        self.owner.listings.hits.add(u64::from(is_young));
+        is_young.then_some(known)
     }
 
     /// The listing of the directory `path`, asked of the source unless a young enough one is known.
     ///
     /// # Errors
-    /// As [`Source::list`].
+    /// As [`Source::list`]; `TimedOut` too where the bound on requests is spent.
     pub async fn list(&self, path: &SourcePath, max_age: Duration) -> Result<Known<Arc<Listing>>> {
         if let Some(known) = self.known_listing(path, max_age) {
             return Ok(known);
         }
+        self.owner.listings.misses.add(1);
         self.check_silence(path)?;
         let begun = self.now();
         let known = self.ask_listing(path).await?;
@@ -178,83 +233,45 @@ impl Namespace {
         Ok(known)
     }
 
-    async fn ask_listing(&self, path: &SourcePath) -> Result<Known<Arc<Listing>>> {
-        let (source, asked, owned) = (self.source.clone(), self.now(), path.clone());
-        let call = self.list_calls.join(path, || async move {
-            let listing = source.list(&owned).await?;
-            if listing.skipped > 0 {
-                let skipped = listing.skipped;
-                tracing::warn!(path = %owned, skipped, "left out names that Linux cannot show");
-            }
-            Ok(Known {
-                value: Arc::new(listing),
-                asked,
-            })
-        });
-        match call.await {
-            Ok(known) => {
-                self.listings.insert(path.clone(), known.clone());
-                Ok(known)
-            }
-            Err(error) => {
-                self.note_silence(path, &error);
-                self.listings.invalidate(path);
-                if error.kind() == ErrorKind::NotFound {
-                    // Who asked first, and when, is not known here: the next question goes to the source.
-                    self.statuses.invalidate(path);
-                }
-                Err(error)
-            }
-        }
-    }
-
     /// Drops what is known of `path` and of the directory it is in: the next question goes to the source.
     pub fn forget(&self, path: &SourcePath) {
         self.silent.invalidate(path);
-        self.statuses.invalidate(path);
-        self.listings.invalidate(path);
-        self.listings.invalidate(&path.parent());
+        self.forget_status(path);
+        self.memory.listings.invalidate(&self.key(path));
+        self.memory.listings.invalidate(&self.key(&path.parent()));
     }
 
     /// Drops everything.
     pub fn clear(&self) {
         self.silent.invalidate_all();
-        self.statuses.invalidate_all();
-        self.listings.invalidate_all();
+        self.memory.clear(&self.owner);
     }
 
-    async fn ask_status(&self, path: &SourcePath) -> Result<Known<Option<FileStatus>>> {
-        let (source, asked, owned) = (self.source.clone(), self.now(), path.clone());
-        let call = self.status_calls.join(path, || async move {
-            match source.status(&owned).await {
-                Ok(status) => Ok(Known {
-                    value: Some(status),
-                    asked,
-                }),
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(Known { value: None, asked }),
-                Err(error) => Err(error),
-            }
-        });
-        let known = call.await.inspect_err(|error| self.note_silence(path, error))?;
-        self.statuses.insert(path.clone(), known.clone());
-        Ok(known)
+    fn key(&self, path: &SourcePath) -> Key {
+        NamespaceMemory::key(&self.owner, path)
     }
 
-    /// The error of a call for `path` that ran into its deadline a moment ago.
-    fn check_silence(&self, path: &SourcePath) -> Result<()> {
-        match self.silent.get(path) {
-            Some(known) if self.age(known.asked) < SILENCE => Err(known.value),
-            _ => Ok(()),
-        }
+    fn names_of(&self, directory: &SourcePath) -> Arc<NamesOfDirectory> {
+        self.memory
+            .directories
+            .get_with(self.key(directory), Arc::default)
     }
 
-    fn note_silence(&self, path: &SourcePath, error: &Error) {
-        if error.kind() == ErrorKind::TimedOut {
-            let known = Known {
-                value: error.clone(),
-                asked: self.now(),
-            };
-            self.silent.insert(path.clone(), known);
+    fn forget_status(&self, path: &SourcePath) {
+        self.memory.statuses.invalidate(&self.key(path));
+        self.memory.absent.invalidate(&self.key(path));
+    }
+
+    /// The newer of what was answered about `path` itself: that something is there, or that nothing is.
+    fn own_status(&self, path: &SourcePath) -> Option<Known<Option<FileStatus>>> {
+        let key = self.key(path);
+        let absent = self.memory.absent.get(&key);
+        match self.memory.statuses.get(&key) {
+            Some(Known { value, asked }) if absent.is_none_or(|absent| absent <= asked) => Some(Known {
+                value: Some(value),
+                asked,
+            }),
+            _ => absent.map(|asked| Known { value: None, asked }),
         }
     }
 
@@ -262,7 +279,7 @@ impl Namespace {
         if path.is_root() {
             return None;
         }
-        let listing = self.listings.get(&path.parent())?;
+        let listing = self.memory.listings.get(&self.key(&path.parent()))?;
         let status = listing.value.find(path.name()).map(|entry| entry.status.clone());
         Some(Known {
             value: status,

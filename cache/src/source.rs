@@ -126,6 +126,13 @@ pub trait Source: Send + Sync + Debug + 'static {
     /// All entries of the directory `path`, each with its metadata.
     async fn list(&self, path: &SourcePath) -> Result<Listing>;
 
+    /// As [`Source::list`], but `None` as soon as it is known that there are more than `max_entries`, or that each would cost
+    /// a request: a directory that is listed in place of a few statuses must not turn out to hold a million names.
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        let listing = self.list(path).await?;
+        Ok((listing.entries.len() <= max_entries).then_some(listing))
+    }
+
     /// Opens exactly `version`.
     ///
     /// The caller has just learned `version` from [`Source::status`] or [`Source::list`]; this is the status before.
@@ -165,6 +172,10 @@ impl<S: Source + ?Sized> Source for Arc<S> {
 
     async fn list(&self, path: &SourcePath) -> Result<Listing> {
         (**self).list(path).await
+    }
+
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        (**self).list_at_most(path, max_entries).await
     }
 
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {

@@ -93,3 +93,44 @@ pub struct CacheStats {
     /// Pages on their way now.
     pub inflight_pages: u64,
 }
+
+/// Answers of one kind in a namespace. Counts are since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AnswerStats {
+    /// Questions answered from memory.
+    pub hits: u64,
+    /// Questions that a source was asked, or that joined one under way. Of absent names: answers that nothing is there.
+    pub misses: u64,
+    /// Answers pushed out for want of room.
+    pub evictions: u64,
+    /// Bytes of memory now, by estimate.
+    pub memory_bytes: u64,
+}
+
+/// What a bound on requests has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RateStats {
+    /// Requests that waited for their turn.
+    pub delayed: u64,
+    /// How long all of them together, in milliseconds.
+    pub delayed_ms: u64,
+    /// Requests that would have waited longer than their deadline, and were refused.
+    pub refused: u64,
+}
+
+/// A snapshot of the namespace of one source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NamespaceStats {
+    /// What is at a path.
+    pub statuses: AnswerStats,
+    /// That nothing is at a path.
+    pub absent: AnswerStats,
+    /// Whole directories.
+    pub listings: AnswerStats,
+    /// Of the hits of statuses and absent names, those that a listing answered.
+    pub hits_by_listing: u64,
+    /// Listings made in place of the statuses of many names of one directory.
+    pub listings_for_names: u64,
+    /// The bound on requests.
+    pub rate: RateStats,
+}

@@ -91,9 +91,11 @@ const OPTIONS_HELP: &str = "\
 Mount options (-o):
   ttl=5                  how old what is known of a path may be
   negative_ttl=1         how old the answer may be that nothing is there; at most 60
-  immutable              what is there never changes
+  immutable              what is there never changes, but for LATEST, snapshot-N and their like
+                         (immutable=uuid: only what is named by a UUID never changes)
   deadline=60            every read ends within this
   metadata_deadline=10   every other operation ends within this
+  namenode_rate=1000     statuses and listings asked of an HDFS in a second; 0 for any number
   uid=N, gid=N           owner and group of everything; else HDFS's, mapped by name
   umask=0                octal bits taken from every mode
   file_mode=M, dir_mode=M   octal modes instead of HDFS's

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::config::CacheConfig;
 use lookupfs_cache::error::{Error, ErrorKind};
-use lookupfs_cache::namespace::{Known, MaxAge};
+use lookupfs_cache::namespace::{Known, MaxAge, NamespaceMemory};
 use lookupfs_cache::page::PageSize;
 use lookupfs_cache::page_cache::PageCache;
 use lookupfs_cache::source::{FileKind, FileStatus};
@@ -56,6 +56,8 @@ pub struct Daemon {
     runtime: Handle,
     started: Instant,
     shared: Shared,
+    /// Statuses and listings of all sources.
+    answers: Arc<NamespaceMemory>,
     sources: Mutex<HashMap<SourceName, Arc<OpenSource>>>,
     mounts: Arc<Mounts>,
     /// One request to mount at a time: two for the same place would race.
@@ -84,7 +86,9 @@ impl Daemon {
             ids: Arc::new(Ids::default()),
             counters: Arc::new(Counters::default()),
         };
+        let answers = (options.memory / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN);
         Ok(Arc::new(Daemon {
+            answers: NamespaceMemory::new(answers),
             name: name.to_owned(),
             options,
             runtime,
@@ -165,6 +169,7 @@ impl Daemon {
             .map(|source| SourceStats {
                 id: source.namespace.source().id().to_string(),
                 requests: source.requests(),
+                namespace: serde_json::to_value(source.namespace.stats()).unwrap_or_default(),
             })
             .collect();
         sources.sort_by(|a, b| a.id.cmp(&b.id));
@@ -334,9 +339,8 @@ impl Daemon {
         if let Some(open) = sources.get(name) {
             return Ok(open.clone());
         }
-        let memory = (self.options.memory / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN);
         let _inside = self.runtime.enter();
-        let open = OpenSource::new(name, &request.options, memory, Clock::system())?;
+        let open = OpenSource::new(name, &request.options, self.answers.clone(), Clock::system())?;
         let open = Arc::new(open);
         sources.insert(name.clone(), open.clone());
         Ok(open)

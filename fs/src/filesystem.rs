@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use lookupfs_cache::clock::Jitter;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::namespace::{Known, Namespace};
 use lookupfs_cache::page::ByteRange;
@@ -15,7 +16,7 @@ use lookupfs_cache::source::{Entry, FileKind, FileStatus};
 use lookupfs_cache::version::{FileVersion, SourcePath, VersionId, is_file_name};
 
 use crate::answer::Answer;
-use crate::attributes::{Attributes, LookedUp, Shown, Ttl};
+use crate::attributes::{Attributes, Lifetimes, LookedUp, Shown, Ttl};
 use crate::counters::Counters;
 use crate::directory::{OpenDirectories, OpenDirectory};
 use crate::inode::{Inode, Inodes};
@@ -48,7 +49,7 @@ pub struct Filesystem {
     pub log_limit: LogLimit,
     /// Where to send word of names that have become old.
     pub invalidator: Invalidator,
-    ttl: Ttl,
+    lifetimes: Lifetimes,
     owner: OwnerConfig,
     block_bytes: u32,
 }
@@ -72,7 +73,7 @@ impl Filesystem {
             directories: OpenDirectories::default(),
             log_limit: LogLimit::default(),
             invalidator: Invalidator::default(),
-            ttl,
+            lifetimes: Lifetimes::new(ttl, Jitter::random()),
             owner,
             block_bytes,
         })
@@ -99,7 +100,7 @@ impl Filesystem {
             Ok(path) => path,
             Err(error) => return Answer::Now(Err(error)),
         };
-        let max_age = self.ttl.max_age();
+        let max_age = self.lifetimes.of(&path);
         if let Some(known) = self.namespace.known_status(&path, max_age) {
             return Answer::Now(self.looked_up(&path, known));
         }
@@ -128,14 +129,15 @@ impl Filesystem {
         let known = inode.known();
         if inode.version.is_some() {
             let asked = self.namespace.now();
-            return Answer::Now(Ok(self.shown(number, &Known { asked, ..known })));
+            return Answer::Now(Ok(self.shown(&inode, &Known { asked, ..known })));
         }
-        if !self.left(known.asked).is_zero() {
-            return Answer::Now(Ok(self.shown(number, &known)));
+        if !self.left(&inode.path, known.asked).is_zero() {
+            return Answer::Now(Ok(self.shown(&inode, &known)));
         }
         let this = self.clone();
         Answer::later(async move {
-            let now = this.namespace.status(&inode.path, this.ttl.max_age()).await?;
+            let max_age = this.lifetimes.of(&inode.path);
+            let now = this.namespace.status(&inode.path, max_age).await?;
             if this.inodes.number_of(&inode.path, &now.value) != number {
                 return Err(Error::new(
                     ErrorKind::Changed,
@@ -143,7 +145,7 @@ impl Filesystem {
                 ));
             }
             inode.learn(now.value.clone(), now.asked);
-            Ok(this.shown(number, &now))
+            Ok(this.shown(&inode, &now))
         })
     }
 
@@ -192,12 +194,13 @@ impl Filesystem {
             Ok(inode) => inode,
             Err(error) => return Answer::Now(Err(error)),
         };
-        if let Some(listing) = self.namespace.known_listing(&inode.path, self.ttl.positive) {
+        let max_age = self.lifetimes.of_listing(&inode.path);
+        if let Some(listing) = self.namespace.known_listing(&inode.path, max_age) {
             return Answer::Now(Ok(self.directories.open(OpenDirectory { inode, listing })));
         }
         let this = self.clone();
         Answer::later(async move {
-            let listing = this.namespace.list(&inode.path, this.ttl.positive).await?;
+            let listing = this.namespace.list(&inode.path, max_age).await?;
             Ok(this.directories.open(OpenDirectory { inode, listing }))
         })
     }
@@ -236,7 +239,7 @@ impl Filesystem {
             asked: directory.listing.asked,
         };
         let inode = self.inodes.enter(&path, known.clone())?;
-        Ok(self.shown(inode.number, &known))
+        Ok(self.shown(&inode, &known))
     }
 
     /// The number of the directory that holds `directory`; the root is its own parent, as for the kernel.
@@ -294,19 +297,18 @@ impl Filesystem {
     fn looked_up(&self, path: &SourcePath, known: Known<Option<FileStatus>>) -> Result<LookedUp> {
         let Known { value, asked } = known;
         let Some(status) = value else {
-            return Ok(LookedUp::Nothing(
-                self.ttl.negative_left(asked, self.namespace.now()),
-            ));
+            let left = self.lifetimes.negative_left(path, asked, self.namespace.now());
+            return Ok(LookedUp::Nothing(left));
         };
         let known = Known { value: status, asked };
         let inode = self.inodes.enter(path, known.clone())?;
-        Ok(LookedUp::Found(self.shown(inode.number, &known)))
+        Ok(LookedUp::Found(self.shown(&inode, &known)))
     }
 
-    fn shown(&self, number: u64, known: &Known<FileStatus>) -> Shown {
+    fn shown(&self, inode: &Inode, known: &Known<FileStatus>) -> Shown {
         let status = &known.value;
         let attributes = Attributes {
-            number,
+            number: inode.number,
             kind: status.kind,
             len: if status.kind == FileKind::Directory {
                 0
@@ -319,12 +321,12 @@ impl Filesystem {
         };
         Shown {
             attributes,
-            ttl: self.left(known.asked),
+            ttl: self.left(&inode.path, known.asked),
         }
     }
 
-    fn left(&self, asked: Instant) -> std::time::Duration {
-        self.ttl.left(asked, self.namespace.now())
+    fn left(&self, path: &SourcePath, asked: Instant) -> std::time::Duration {
+        self.lifetimes.left(path, asked, self.namespace.now())
     }
 
     /// The path no longer holds what the inode stands for: ask the source at the next lookup, and tell the kernel.

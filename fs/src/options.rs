@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::attributes::Ttl;
+use crate::attributes::{Immutable, Ttl};
 use crate::owner::OwnerConfig;
 use crate::size::{parse_bytes, parse_duration};
 
@@ -29,6 +29,8 @@ pub struct MountOptions {
     pub deadline: Duration,
     /// Every metadata operation ends within this.
     pub metadata_deadline: Duration,
+    /// Statuses and listings asked of the source in a second, 0 for any number; `None`: what its kind can bear.
+    pub namenode_rate: Option<u32>,
     /// The user that HDFS sees; `None`: the daemon's.
     pub user: Option<String>,
     /// Where `core-site.xml` and `hdfs-site.xml` are; `None`: `HADOOP_CONF_DIR`.
@@ -54,12 +56,14 @@ impl Default for MountOptions {
             ttl: Ttl {
                 positive: Duration::from_secs(5),
                 negative: Duration::from_secs(1),
+                immutable: Immutable::Nothing,
             },
             owner: OwnerConfig::default(),
             allow_other: false,
             default_permissions: false,
             deadline: Duration::from_secs(60),
             metadata_deadline: Duration::from_secs(10),
+            namenode_rate: None,
             user: None,
             hadoop_conf: None,
         }
@@ -111,11 +115,10 @@ fn is_always_so(name: &str) -> bool {
 }
 
 /// Names that design and peers know and that are not built yet.
-const NOT_YET: [&str; 7] = [
+const NOT_YET: [&str; 6] = [
     "cache_dir",
     "cache_size",
     "hedge",
-    "namenode_rate",
     "stale_if_error",
     "passthrough",
     "metrics",
@@ -133,7 +136,6 @@ fn is_more_of_log(option: &str, given: &[&str]) -> bool {
 /// One sentence that names the option and says what is right.
 pub fn parse(text: &str) -> Result<Parsed, String> {
     let mut parsed = Parsed::default();
-    let mut immutable = false;
     for option in text.split(',').map(str::trim).filter(|option| !option.is_empty()) {
         if is_more_of_log(option, &parsed.given) {
             parsed.daemon.log = format!("{},{option}", parsed.daemon.log);
@@ -146,16 +148,13 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
         if is_for_others(name) || is_always_so(name) {
             continue;
         }
-        set(&mut parsed, &mut immutable, name, value).map_err(|reason| format!("option {name}: {reason}"))?;
-    }
-    if immutable {
-        parsed.mount.ttl = Ttl::immutable(parsed.mount.ttl.negative);
+        set(&mut parsed, name, value).map_err(|reason| format!("option {name}: {reason}"))?;
     }
     check(&parsed)?;
     Ok(parsed)
 }
 
-fn set(parsed: &mut Parsed, immutable: &mut bool, name: &str, value: Option<&str>) -> Result<(), String> {
+fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), String> {
     let needed = || {
         value
             .filter(|value| !value.is_empty())
@@ -170,7 +169,14 @@ fn set(parsed: &mut Parsed, immutable: &mut bool, name: &str, value: Option<&str
     match name {
         "ttl" => mount.ttl.positive = parse_duration(needed()?)?,
         "negative_ttl" => mount.ttl.negative = parse_duration(needed()?)?,
-        "immutable" => *immutable = flag()?,
+        "immutable" => {
+            mount.ttl.immutable = match value {
+                Some("uuid") => Immutable::Unique,
+                _ if flag().map_err(|reason| format!("{reason} nor uuid"))? => Immutable::AllButMutable,
+                _ => Immutable::Nothing,
+            }
+        }
+        "namenode_rate" => mount.namenode_rate = Some(rate(needed()?)?),
         "deadline" => mount.deadline = parse_duration(needed()?)?,
         "metadata_deadline" => mount.metadata_deadline = parse_duration(needed()?)?,
         "uid" => mount.owner.uid = Some(id(needed()?)?),
@@ -263,6 +269,11 @@ fn id(text: &str) -> Result<u32, String> {
     }
 }
 
+fn rate(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no number of requests a second"))
+}
+
 fn mode(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o1777 => Ok(mode),
@@ -317,7 +328,9 @@ mod tests {
             ("page_size=5000", "power of two"),
             ("cache_dir=/x", "not supported yet"),
             ("umask=9", "octal"),
-            ("immutable=maybe", "neither"),
+            ("immutable=maybe", "uuid"),
+            ("namenode_rate=many", "requests a second"),
+            ("namenode_rate=-1", "requests a second"),
             ("negative_ttl=1h", "60 s"),
             ("deadline=0", "10ms"),
             ("memory=1k", "16m"),
@@ -345,12 +358,20 @@ mod tests {
     }
 
     #[test]
-    fn immutable_wins_over_ttl_in_any_order() {
-        for text in ["immutable,ttl=1", "ttl=1,immutable"] {
-            assert!(
-                parse(text).unwrap().mount.ttl.positive > Duration::from_secs(1 << 20),
+    fn immutable_has_three_values_and_leaves_ttl_to_what_is_mutable() {
+        for (text, immutable) in [
+            ("immutable,ttl=1", Immutable::AllButMutable),
+            ("ttl=1,immutable=true", Immutable::AllButMutable),
+            ("immutable=uuid,ttl=1", Immutable::Unique),
+            ("immutable,immutable=false,ttl=1", Immutable::Nothing),
+        ] {
+            let ttl = parse(text).unwrap().mount.ttl;
+            assert_eq!(
+                (ttl.immutable, ttl.positive),
+                (immutable, Duration::from_secs(1)),
                 "{text}"
             );
         }
+        assert_eq!(parse("namenode_rate=0").unwrap().mount.namenode_rate, Some(0));
     }
 }

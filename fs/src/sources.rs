@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lookupfs_cache::clock::Clock;
-use lookupfs_cache::namespace::Namespace;
+use lookupfs_cache::namespace::{Namespace, NamespaceMemory};
+use lookupfs_cache::rate::Rate;
 use lookupfs_cache::source::counting::RequestCounters;
 use lookupfs_cache::source::deadline::Deadlines;
 use lookupfs_cache::source::hdfs::HdfsOptions;
@@ -18,6 +19,10 @@ use crate::options::MountOptions;
 
 /// How long a NameNode may take to accept the connection that is made to find out why it does not answer.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// Statuses and listings asked of an HDFS in a second, unless `namenode_rate` says otherwise: a small part of what a
+/// NameNode serves, since it serves others too. A local directory has no such bound.
+const HDFS_RATE: u32 = 1000;
 
 /// What makes two mounts show the same source, and which directory of it one shows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,15 +127,15 @@ pub struct OpenSource {
 }
 
 impl OpenSource {
-    /// Opens a source; makes no request yet. `memory_bytes` is for statuses and listings. The first mount's deadlines
-    /// are the source's. Must be called in the runtime that is to serve it.
+    /// Opens a source; makes no request yet. Its statuses and listings lie in `memory`. The first mount's deadlines and
+    /// `namenode_rate` are the source's. Must be called in the runtime that is to serve it.
     ///
     /// # Errors
     /// One sentence for people.
     pub fn new(
         name: &SourceName,
         options: &MountOptions,
-        memory_bytes: u64,
+        memory: Arc<NamespaceMemory>,
         clock: Clock,
     ) -> Result<OpenSource, String> {
         // A little earlier than the mount, so that what did not answer is known, and not only that nothing came.
@@ -164,7 +169,14 @@ impl OpenSource {
             }
         };
         let open = url.open(&layers).map_err(|error| one_line(&error))?;
-        let namespace = Arc::new(Namespace::new(open.source, memory_bytes, clock));
+        let usual_rate = match name {
+            SourceName::Local(_) => 0,
+            SourceName::Hdfs { .. } => HDFS_RATE,
+        };
+        // Half of the time is the source's.
+        let wait_max = deadlines.metadata / 2;
+        let rate = Rate::new(options.namenode_rate.unwrap_or(usual_rate), wait_max);
+        let namespace = Arc::new(Namespace::sharing(open.source, memory, rate, clock));
         Ok(OpenSource {
             namespace,
             counters: open.counters,

@@ -49,6 +49,8 @@ pub struct SourceStats {
     pub id: String,
     /// Its counters.
     pub requests: serde_json::Value,
+    /// What is known of its names: hits, misses, evictions and bytes of statuses, absent names and listings.
+    pub namespace: serde_json::Value,
 }
 
 impl fmt::Display for Stats {
@@ -81,6 +83,7 @@ impl fmt::Display for Stats {
         section(f, "cache", &self.cache)?;
         for source in &self.sources {
             section(f, &format!("source {}", source.id), &source.requests)?;
+            section(f, &format!("names of {}", source.id), &source.namespace)?;
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ pub struct RequestCounters {
 pub struct RequestCounts {
     /// Calls of `status`.
     pub status: u64,
-    /// Calls of `list`.
+    /// Calls of `list` and `list_at_most`.
     pub list: u64,
     /// Calls of `open`.
     pub open: u64,
@@ -135,6 +135,11 @@ impl<S: Source> Source for CountingSource<S> {
 
     async fn list(&self, path: &SourcePath) -> Result<Listing> {
         let call = self.inner.list(path);
+        self.counters.count(&self.counters.list, call).await
+    }
+
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        let call = self.inner.list_at_most(path, max_entries);
         self.counters.count(&self.counters.list, call).await
     }
 

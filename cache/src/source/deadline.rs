@@ -74,6 +74,12 @@ impl<S: Source> Source for DeadlineSource<S> {
         within(self.deadlines.metadata, what, self.inner.list(path)).await
     }
 
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        let what = || format!("listing of {path}");
+        let call = self.inner.list_at_most(path, max_entries);
+        within(self.deadlines.metadata, what, call).await
+    }
+
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
         let what = || format!("open of {version}");
         let inner = within(self.deadlines.metadata, what, self.inner.open(version)).await?;

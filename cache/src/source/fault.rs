@@ -157,6 +157,11 @@ impl<S: Source> Source for FaultSource<S> {
         self.inner.list(path).await
     }
 
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        self.controls.before(Call::List).await?;
+        self.inner.list_at_most(path, max_entries).await
+    }
+
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
         self.controls.before(Call::Open).await?;
         let inner = self.inner.open(version).await?;

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -175,29 +175,27 @@ impl Shared {
             .await?;
         Ok(translate(&status))
     }
-}
 
-#[async_trait]
-impl Source for HdfsSource {
-    fn id(&self) -> &SourceId {
-        &self.shared.id
-    }
-
-    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
-        let mut status = self.shared.status(path).await?;
-        status.mode = self.shared.narrow(path, status.mode).await?;
-        Ok(status)
-    }
-
-    async fn list(&self, path: &SourcePath) -> Result<Listing> {
+    /// One request for each 1,000 entries begun; `None` after those for `max_entries`, where there are more.
+    async fn list(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
         let text = path.as_utf8()?;
         let found = self
-            .shared
             .namenodes
             .call(&format!("cannot list {path}"), |client| async move {
-                client.list_status(text, false).await
+                let mut found = Vec::new();
+                let entries = client.list_status_iter(text, false);
+                while let Some(status) = entries.next().await {
+                    if found.len() >= max_entries {
+                        return Ok(None);
+                    }
+                    found.push(status?);
+                }
+                Ok(Some(found))
             })
             .await?;
+        let Some(found) = found else {
+            return Ok(None);
+        };
         let folder = text.trim_end_matches('/');
         let mut entries = Vec::with_capacity(found.len());
         for status in &found {
@@ -223,8 +221,33 @@ impl Source for HdfsSource {
                 status: translate(status),
             });
         }
-        self.shared.narrow_all(path, &mut entries).await?;
-        Ok(Listing::new(entries))
+        self.narrow_all(path, &mut entries).await?;
+        Ok(Some(Listing::new(entries)))
+    }
+}
+
+#[async_trait]
+impl Source for HdfsSource {
+    fn id(&self) -> &SourceId {
+        &self.shared.id
+    }
+
+    async fn status(&self, path: &SourcePath) -> Result<FileStatus> {
+        let mut status = self.shared.status(path).await?;
+        status.mode = self.shared.narrow(path, status.mode).await?;
+        Ok(status)
+    }
+
+    async fn list(&self, path: &SourcePath) -> Result<Listing> {
+        let found = self.shared.list(path, usize::MAX).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        if self.shared.ask_acls.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.shared.list(path, max_entries).await
     }
 
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {

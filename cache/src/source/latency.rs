@@ -42,6 +42,11 @@ impl<S: Source> Source for LatencySource<S> {
         self.inner.list(path).await
     }
 
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        tokio::time::sleep(self.latency).await;
+        self.inner.list_at_most(path, max_entries).await
+    }
+
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
         tokio::time::sleep(self.latency).await;
         let inner = self.inner.open(version).await?;

@@ -81,7 +81,13 @@ impl Source for LocalSource {
 
     async fn list(&self, path: &SourcePath) -> Result<Listing> {
         let path = path.clone();
-        self.blocking(move |tree| tree.list(&path)).await
+        let found = self.blocking(move |tree| tree.list(&path, usize::MAX)).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        let path = path.clone();
+        self.blocking(move |tree| tree.list(&path, max_entries)).await
     }
 
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {

@@ -108,6 +108,11 @@ impl<S: Source> Source for RetrySource<S> {
         retry(self.limits.tries, self.limits.deadlines.metadata, call).await
     }
 
+    async fn list_at_most(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
+        let call = || self.inner.list_at_most(path, max_entries);
+        retry(self.limits.tries, self.limits.deadlines.metadata, call).await
+    }
+
     async fn open(&self, version: &FileVersion) -> Result<Arc<dyn OpenFile>> {
         let call = || self.inner.open(version);
         let inner = retry(self.limits.tries, self.limits.deadlines.metadata, call).await?;

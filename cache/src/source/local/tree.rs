@@ -85,7 +85,8 @@ impl LocalTree {
         }
     }
 
-    pub(super) fn list(&self, path: &SourcePath) -> Result<Listing> {
+    /// `None`: it holds more than `max_entries`.
+    pub(super) fn list(&self, path: &SourcePath, max_entries: usize) -> Result<Option<Listing>> {
         let fail = |errno| failure(errno, format!("cannot list {path}"));
         let fd = self.open_beneath(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
         let folder = fd.try_clone().map_err(|error| {
@@ -98,6 +99,9 @@ impl LocalTree {
             let name = found.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
+            }
+            if entries.len() >= max_entries {
+                return Ok(None);
             }
             let stat = match fstatat(&folder, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
@@ -115,7 +119,7 @@ impl LocalTree {
         }
         let mut listing = Listing::new(entries);
         listing.skipped += skipped;
-        Ok(listing)
+        Ok(Some(listing))
     }
 
     pub(super) fn open(&self, version: &FileVersion) -> Result<File> {
