@@ -1,9 +1,11 @@
 //! The memory tier: pages by version and index, weighed in bytes.
 //!
-//! Two shares with budgets of their own. **Data** is a small window that every new page enters, and a main part that a
-//! page which leaves the window enters only if it is asked for more often than what it would push out: so a scan passes
-//! through the window, and what was fetched ahead of its reader is not refused before it is read. **Metadata** is the
-//! protected share for footers, page indexes, manifests: no amount of data pushes it out.
+//! Two shares with budgets of their own. **Data** has three parts. A small *window* is entered by every new page, so that
+//! what was fetched ahead of its reader is not refused before it is read. The *main* part is entered by a page which
+//! leaves the window only if it is asked for more often than what it would push out. The *protected* part is entered by a
+//! page that was read again and again at moments well apart; what it pushes out goes back to the main part. A scan
+//! passes through the window, fills at most the main part, and never reaches the protected one, however small its reads
+//! are. **Metadata** is the share for footers, page indexes, manifests: no amount of data pushes it out.
 //!
 //! moka frees what it drops some epochs later, and a thread that is not scheduled can hold an epoch for long. So moka is
 //! given slots, and a slot is emptied the moment its page is pushed out.
@@ -13,7 +15,7 @@
 //! Refuses to fetch. Called by `page_cache.rs` and `fetch.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use moka::notification::RemovalCause;
@@ -35,8 +37,54 @@ pub(crate) enum Kind {
     Metadata,
 }
 
-/// A page as moka holds it. Empty, which no page is, once it was pushed out.
-type Slot = Arc<Mutex<Bytes>>;
+/// Reads of other pages between two of one that count as two: a scan by small reads asks for a page several times, but
+/// at once. Several scans at a time are fewer than this.
+const APART: u64 = 64;
+/// So many reads apart, after the one that a page was fetched for, and it is protected. A page that was fetched ahead of
+/// its reader has one when that reader comes.
+const USES: u8 = 2;
+
+/// A page as moka holds it.
+#[derive(Debug)]
+struct Place {
+    /// Empty, which no page is, once it was pushed out.
+    bytes: Mutex<Bytes>,
+    /// The part that has it, so that leaving one for another is no end: the part's own number, or [`GONE`].
+    part: AtomicU8,
+    uses: AtomicU8,
+    /// When the last of them was, in reads of all pages.
+    used: AtomicU64,
+}
+
+type Slot = Arc<Place>;
+
+const WINDOW: u8 = 0;
+const MAIN: u8 = 1;
+const PROTECTED: u8 = 2;
+const METADATA: u8 = 3;
+const GONE: u8 = 4;
+
+impl Place {
+    /// Goes from one part to another, unless somebody else has moved it meanwhile.
+    fn move_on(&self, from: u8, to: u8) -> bool {
+        self.part
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn empty(&self) {
+        drop(std::mem::take(&mut *self.bytes.lock()));
+    }
+
+    /// Counts a read at `now`; whether it makes the page one to protect.
+    fn note_use(&self, now: u64) -> bool {
+        if now.saturating_sub(self.used.load(Ordering::Relaxed)) < APART {
+            return false;
+        }
+        self.used.store(now, Ordering::Relaxed);
+        self.uses.fetch_add(1, Ordering::Relaxed) + 1 >= USES
+    }
+}
 
 type Pages = SegmentedCache<PageKey, Slot>;
 
@@ -75,6 +123,7 @@ impl Drop for OwnedPage {
 /// The memory tier.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    protected: Pages,
     main: Pages,
     window: Pages,
     metadata: Pages,
@@ -82,6 +131,8 @@ pub(crate) struct Memory {
     metadata_budget: u64,
     data_gauge: Arc<Gauge>,
     metadata_gauge: Arc<Gauge>,
+    /// Pages read or kept so far.
+    reads: AtomicU64,
 }
 
 impl Memory {
@@ -91,25 +142,21 @@ impl Memory {
         let metadata_gauge = Arc::new(Gauge::default());
         // moka evicts late, after a number of writes. What is alive is checked against the budget on every insert,
         // and the caches aim lower so that the check seldom has to act.
-        let main_capacity = data_budget / 16 * 13;
-        let window_capacity = data_budget / 16 * 2;
-        let main = pages(main_capacity, page_size, EvictionPolicy::tiny_lfu())
-            .eviction_listener(count_evictions(data_gauge.clone()))
+        let part = |sixteenths: u64| data_budget / 16 * sixteenths;
+        let main = pages(part(5), page_size, EvictionPolicy::tiny_lfu())
+            .eviction_listener(count_evictions(MAIN, data_gauge.clone()))
             .build();
-        let next = main.clone();
-        let window = pages(window_capacity, page_size, EvictionPolicy::lru())
-            .eviction_listener(move |key: Arc<PageKey>, slot: Slot, cause| {
-                if cause == RemovalCause::Size {
-                    next.insert(*key, slot);
-                } else {
-                    drop(std::mem::take(&mut *slot.lock()));
-                }
-            })
+        let protected = pages(part(8), page_size, EvictionPolicy::lru())
+            .eviction_listener(hand_on(PROTECTED, main.clone()))
+            .build();
+        let window = pages(part(2), page_size, EvictionPolicy::lru())
+            .eviction_listener(hand_on(WINDOW, main.clone()))
             .build();
         let metadata = pages(metadata_budget / 16 * 15, page_size, EvictionPolicy::lru())
-            .eviction_listener(count_evictions(metadata_gauge.clone()))
+            .eviction_listener(count_evictions(METADATA, metadata_gauge.clone()))
             .build();
         Memory {
+            protected,
             main,
             window,
             metadata,
@@ -117,25 +164,41 @@ impl Memory {
             metadata_budget,
             data_gauge,
             metadata_gauge,
+            reads: AtomicU64::new(0),
         }
     }
 
     /// The page, and which share has it.
     pub(crate) fn get(&self, key: &PageKey) -> Option<(Bytes, Kind)> {
-        // The main part is asked even for what is in the window: it counts who asks, and admits by that count.
-        let found = |share: &Pages| {
-            let page = share.get(key)?.lock().clone();
-            (!page.is_empty()).then_some(page)
-        };
-        if let Some(page) = found(&self.main).or_else(|| found(&self.window)) {
+        if let Some(slot) = self.protected.get(key)
+            && let Some(page) = page_of(&slot)
+        {
             return Some((page, Kind::Data));
         }
-        found(&self.metadata).map(|page| (page, Kind::Metadata))
+        // The main part is asked even for what is in the window: it counts who asks, and admits by that count.
+        for (part, share) in [(MAIN, &self.main), (WINDOW, &self.window)] {
+            let Some(slot) = share.get(key) else {
+                continue;
+            };
+            let Some(page) = page_of(&slot) else {
+                continue;
+            };
+            let now = self.reads.fetch_add(1, Ordering::Relaxed);
+            if slot.note_use(now) && slot.move_on(part, PROTECTED) {
+                self.protected.insert(*key, slot);
+                share.invalidate(key);
+            }
+            return Some((page, Kind::Data));
+        }
+        let slot = self.metadata.get(key)?;
+        Some((page_of(&slot)?, Kind::Metadata))
     }
 
     /// Whether the page is here; counts as no use of it.
     pub(crate) fn contains(&self, key: &PageKey) -> bool {
-        self.main.contains_key(key) || self.window.contains_key(key) || self.metadata.contains_key(key)
+        [&self.protected, &self.main, &self.window, &self.metadata]
+            .iter()
+            .any(|share| share.contains_key(key))
     }
 
     /// Copies `bytes` into a page of its own and keeps it as far as the budget allows. The page is returned for those
@@ -151,7 +214,16 @@ impl Memory {
             bytes: bytes.into(),
             gauge: gauge.clone(),
         });
-        let slot = Arc::new(Mutex::new(page.clone()));
+        let part = match kind {
+            Kind::Data => WINDOW,
+            Kind::Metadata => METADATA,
+        };
+        let slot = Arc::new(Place {
+            bytes: Mutex::new(page.clone()),
+            part: AtomicU8::new(part),
+            uses: AtomicU8::new(0),
+            used: AtomicU64::new(self.reads.fetch_add(1, Ordering::Relaxed)),
+        });
         match kind {
             Kind::Data => self.window.insert(key, slot),
             Kind::Metadata => self.metadata.insert(key, slot),
@@ -174,7 +246,7 @@ impl Memory {
 
     /// Drops every page.
     pub(crate) fn clear(&self) {
-        for share in [&self.window, &self.main, &self.metadata] {
+        for share in [&self.window, &self.protected, &self.main, &self.metadata] {
             share.invalidate_all();
         }
         // Bounded, since a reader may hold a slice for as long as it likes.
@@ -190,7 +262,8 @@ impl Memory {
     fn trim(&self, kind: Kind) {
         match kind {
             Kind::Data => {
-                // The window first: what leaves it enters the main part.
+                // The main part last: what leaves the others enters it.
+                self.protected.run_pending_tasks();
                 self.window.run_pending_tasks();
                 self.main.run_pending_tasks();
             }
@@ -219,16 +292,40 @@ fn pages(
         .max_capacity(capacity)
         .eviction_policy(policy)
         .weigher(|_, slot: &Slot| {
-            let weight = OwnedPage::weight(slot.lock().len());
+            let weight = OwnedPage::weight(slot.bytes.lock().len());
             u32::try_from(weight).unwrap_or(u32::MAX)
         })
 }
 
-fn count_evictions(gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
+/// The page in a slot, unless it was pushed out.
+fn page_of(slot: &Slot) -> Option<Bytes> {
+    let page = slot.bytes.lock().clone();
+    (!page.is_empty()).then_some(page)
+}
+
+/// What leaves the part for want of room is the end of it.
+fn count_evictions(part: u8, gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
     move |_, slot, cause| {
-        drop(std::mem::take(&mut *slot.lock()));
+        if !slot.move_on(part, GONE) {
+            return;
+        }
+        slot.empty();
         if cause == RemovalCause::Size {
             gauge.evictions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What leaves the part for want of room asks for a place in the main part.
+fn hand_on(part: u8, main: Pages) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
+    move |key, slot, cause| {
+        if cause != RemovalCause::Size {
+            if slot.move_on(part, GONE) {
+                slot.empty();
+            }
+        } else if slot.move_on(part, MAIN) {
+            slot.uses.store(0, Ordering::Relaxed);
+            main.insert(*key, slot);
         }
     }
 }
@@ -290,6 +387,64 @@ mod tests {
             hits += u64::from(memory.get(&hot(index % 64)).is_some());
         }
         assert!(hits > 7_600, "{hits} of 8000 hot reads were hits");
+    }
+
+    #[test]
+    fn pages_that_were_read_several_times_survive_a_scan_during_which_nobody_reads_them() {
+        let memory = Memory::new(6 << 20, 1 << 20, page_size());
+        let (scan, hot) = (keys("scan"), keys("hot"));
+        let bytes = vec![7; 16 << 10];
+        let survive = |reads_of_a_page: u64| {
+            for index in 0..100 {
+                memory.insert(hot(index), &bytes, Kind::Data);
+            }
+            for _ in 0..3 {
+                (0..100).for_each(|index| assert!(memory.get(&hot(index)).is_some()));
+            }
+            for index in 0..5000 {
+                memory.insert(scan(index), &bytes, Kind::Data);
+                for _ in 0..reads_of_a_page {
+                    memory.get(&scan(index));
+                }
+            }
+            (0..100)
+                .filter(|index| memory.get(&hot(*index)).is_some())
+                .count()
+        };
+        assert_eq!(survive(1), 100);
+        memory.clear();
+        assert_eq!(survive(4), 100, "a scan by small reads");
+        memory.clear();
+        assert_eq!(memory.live_bytes(Kind::Data), 0);
+    }
+
+    #[test]
+    fn what_was_protected_gives_way_to_what_is_read_now() {
+        let memory = Memory::new(6 << 20, 1 << 20, page_size());
+        let bytes = vec![7; 16 << 10];
+        for name in ["old", "new"] {
+            let pages = keys(name);
+            for index in 0..150 {
+                memory.insert(pages(index), &bytes, Kind::Data);
+            }
+            for _ in 0..4 {
+                (0..150).for_each(|index| drop(memory.get(&pages(index))));
+            }
+            assert!(memory.live_bytes(Kind::Data) <= 6 << 20);
+        }
+        memory.trim(Kind::Data);
+        let kept = |name| {
+            let pages = keys(name);
+            (0..150)
+                .filter(|index| memory.get(&pages(*index)).is_some())
+                .count()
+        };
+        assert!(
+            kept("new") >= 140 && kept("old") >= 30,
+            "{} {}",
+            kept("new"),
+            kept("old")
+        );
     }
 
     #[test]
