@@ -3,23 +3,24 @@
 //! Owns the slots of what is under way. Refuses to run anything: whoever gets the [`Lead`] runs the work as a task of
 //! its own and lands the answer, so a waiter that is cancelled cancels nobody else. A lead that is dropped without an
 //! answer (a panic, a runtime that shuts down) lands an error, so no waiter hangs. Called by `page_cache.rs` for pages
-//! and by `handles.rs` for opened files.
+//! and by `handles.rs` for opened files. `cache/tests/races.rs` compiles this file with another [`crate::sync`] and runs it in every
+//! order.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
 
 const SHARDS: usize = 64;
 
 struct Slot<T> {
-    answer: OnceLock<Result<T>>,
+    answer: Mutex<Option<Result<T>>>,
     landed: Notify,
 }
 
@@ -66,7 +67,7 @@ impl<K: Eq + Hash, T> Flights<K, T> {
             Entry::Occupied(slot) => Claim::Join(Waiter(slot.get().clone())),
             Entry::Vacant(vacant) => {
                 let slot = Arc::new(Slot {
-                    answer: OnceLock::new(),
+                    answer: Mutex::new(None),
                     landed: Notify::new(),
                 });
                 vacant.insert(slot.clone());
@@ -102,14 +103,13 @@ impl<K: Eq + Hash, T> Lead<K, T> {
     /// Hands the answer to everyone. What it stands for is in the cache already, so that whoever comes after the slot
     /// has gone finds it there.
     pub(crate) fn land(self, answer: Result<T>) {
-        // Only this lead sets the answer, so it cannot be set already.
-        let _ = self.slot.answer.set(answer);
+        *self.slot.answer.lock() = Some(answer);
     }
 }
 
 impl<K: Eq + Hash, T> Drop for Lead<K, T> {
     fn drop(&mut self) {
-        self.slot.answer.get_or_init(|| {
+        self.slot.answer.lock().get_or_insert_with(|| {
             Err(Error::new(
                 ErrorKind::Unavailable,
                 "the fetch was abandoned; read again",
@@ -121,15 +121,19 @@ impl<K: Eq + Hash, T> Drop for Lead<K, T> {
 }
 
 impl<T: Clone> Waiter<T> {
+    fn answer(&self) -> Option<Result<T>> {
+        self.0.answer.lock().clone()
+    }
+
     /// The answer, once it has landed.
     pub(crate) async fn wait(self) -> Result<T> {
         // A `Notified` made before the answer is looked for misses no `notify_waiters` after it.
         let landed = self.0.landed.notified();
-        if let Some(answer) = self.0.answer.get() {
-            return answer.clone();
+        if let Some(answer) = self.answer() {
+            return answer;
         }
         landed.await;
-        self.0.answer.get().cloned().unwrap_or_else(|| {
+        self.answer().unwrap_or_else(|| {
             Err(Error::new(
                 ErrorKind::Unavailable,
                 "the fetch landed without an answer; read again",
@@ -141,41 +145,5 @@ impl<T: Clone> Waiter<T> {
 impl<K: Eq + Hash, T> fmt::Debug for Flights<K, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Flights").field("len", &self.len()).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn everyone_who_joins_gets_the_answer_and_the_slot_goes() {
-        let flights = Flights::<u32, u32>::new();
-        let Claim::Lead(lead) = flights.claim(7) else {
-            panic!("nobody else is at it");
-        };
-        let Claim::Join(early) = flights.claim(7) else {
-            panic!("the lead is at it");
-        };
-        let own = lead.waiter();
-        let waiting = tokio::spawn(early.wait());
-        tokio::task::yield_now().await;
-        lead.land(Ok(9));
-        assert_eq!(waiting.await.unwrap().unwrap(), 9);
-        assert_eq!(own.wait().await.unwrap(), 9);
-        assert_eq!(flights.len(), 0);
-        assert!(matches!(flights.claim(7), Claim::Lead(_)));
-    }
-
-    #[tokio::test]
-    async fn a_lead_that_is_dropped_lands_an_error() {
-        let flights = Flights::<u32, u32>::new();
-        let Claim::Lead(lead) = flights.claim(7) else {
-            panic!("nobody else is at it");
-        };
-        let waiter = lead.waiter();
-        drop(lead);
-        assert_eq!(waiter.wait().await.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(flights.len(), 0);
     }
 }

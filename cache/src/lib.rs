@@ -12,6 +12,8 @@ pub mod conformance;
 pub mod error;
 mod fetch;
 mod flight;
+#[cfg(test)]
+mod flight_tests;
 mod footer;
 mod handles;
 mod memory;
@@ -25,6 +27,7 @@ mod recognise;
 mod shared_call;
 pub mod source;
 pub mod stats;
+mod sync;
 mod tails;
 mod thrift;
 pub mod version;
