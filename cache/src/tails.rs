@@ -195,3 +195,71 @@ impl Tails {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Kind;
+    use crate::page::PageIndex;
+    use crate::version::{SourceId, SourcePath};
+    use proptest::prelude::*;
+
+    /// The end of a Puffin file: nothing but its footer is metadata, and its length is written once.
+    fn puffin(file_len: u64, payload: u64) -> (Vec<u8>, u64) {
+        let mut file = vec![0; (file_len - 12) as usize];
+        file.extend((payload as u32).to_le_bytes());
+        file.extend(*b"\0\0\0\0PFA1");
+        (file, file_len - 16 - payload)
+    }
+
+    fn version(name: &str, len: u64) -> FileVersion {
+        let path = SourcePath::parse(format!("/t/{name}.puffin").as_bytes()).unwrap();
+        FileVersion::new(SourceId::new("memory://m"), path, len, 0, 0)
+    }
+
+    proptest! {
+        /// The naive model: a page is metadata if any of its bytes is, and bytes are from where the footer begins, but never
+        /// more than `max_tail`. What is fetched together is the pages that hold what is known or guessed to be metadata.
+        #[test]
+        fn pages_are_of_the_kind_that_a_look_at_every_byte_gives(
+            file_len in 64u64..300_000, payload in 0u64..300_000, exponent in 12u32..17,
+            max_tail in 1u64..200_000, cut in 0u64..300_000, again in 0u64..300_000,
+        ) {
+            let payload = payload.min(file_len - 16);
+            let page_size = PageSize::new(1 << exponent).unwrap();
+            let tails = Tails::new(max_tail, page_size);
+            let (bytes, metadata_from) = puffin(file_len, payload);
+            let (first, second) = (version("first", file_len), version("second", file_len));
+            let pages = page_size.pages_of(ByteRange::clamped(0, u64::MAX, file_len));
+            let kinds = |version| -> Vec<Kind> {
+                let layout = tails.layout(version);
+                pages.clone().map(|page| layout.kind_of(page_size.range_of(PageIndex(page), file_len))).collect()
+            };
+            prop_assert!(kinds(&first).iter().all(|kind| *kind == Kind::Data), "nothing is known yet");
+            // Whatever part of the end comes first, and whatever comes after it.
+            for from in [cut.min(file_len - 12), again.min(file_len - 12)] {
+                let range = ByteRange::clamped(from, u64::MAX, file_len);
+                tails.learn(&first, range, &bytes[from as usize..]);
+            }
+            let is_metadata = |byte: u64| byte >= metadata_from && byte >= file_len.saturating_sub(max_tail);
+            let naive: Vec<Kind> = pages.clone().map(|page| {
+                let range = page_size.range_of(PageIndex(page), file_len);
+                let any = (range.start()..range.end()).any(is_metadata);
+                if any { Kind::Metadata } else { Kind::Data }
+            }).collect();
+            prop_assert_eq!(kinds(&first), naive.clone());
+
+            let last = pages.end - 1;
+            let expected: Vec<u64> = pages.clone().filter(|page| naive[*page as usize] == Kind::Metadata).collect();
+            let wanted: Vec<u64> = tails.wanted(&first, &[last]).unwrap().collect();
+            prop_assert_eq!(&wanted, &expected, "of a file that is known");
+            let guessed: Vec<u64> = tails.wanted(&second, &[last]).unwrap().collect();
+            prop_assert!(expected.iter().all(|page| guessed.contains(page)), "of its sibling: {:?} {:?}", guessed, expected);
+            let most = max_tail.div_ceil(page_size.bytes()) + 1;
+            prop_assert!(guessed.len() as u64 <= most, "{} pages", guessed.len());
+            if last > 0 {
+                prop_assert!(tails.wanted(&first, &[last - 1]).is_none(), "the end is not touched");
+            }
+        }
+    }
+}
