@@ -31,6 +31,7 @@ Environment:
   CARGO_TARGET_DIR       where cargo builds (default target)
   LOOKUPFS_TEST_HADOOP   lines of Hadoop for the suites hdfs and scripts, one after another, as in "3.3.6 2.7.3"
                          (default: what minihdfs.sh takes, which is 3.3.6 wherever it can be fetched)
+  LOOKUPFS_TEST_SCALE    4: the test of scans with 2 GiB and 1,000 footers (default 1: a quarter of that)
   LOOKUPFS_TEST_SEED     seed of the random tests, as a failed run printed it
 
 Exit code: 0 all passed, 1 something failed, 2 wrong usage.

@@ -71,10 +71,8 @@ fn counts(daemon: &Daemon) -> (u64, u64, u64) {
     )
 }
 
-#[test]
-fn a_scan_of_eight_times_the_memory_pushes_out_neither_footers_nor_hot_pages() {
-    let scale: u64 = std::env::var("LOOKUPFS_TEST_SCALE").map_or(1, |scale| scale.parse().unwrap());
-    let (footers, memory, scan, hot) = (250 * scale, 64 * MIB * scale, 512 * MIB * scale, 4 * MIB * scale);
+/// Parquet files, a hot file, and a large one that takes no room.
+fn tree_of(footers: u64, hot: &[u8], scan: u64) -> Tree {
     let tree = Tree::new();
     // Real files, written by another program; links, since each path is a version of its own.
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/parquet-codecs/data.parquet");
@@ -83,12 +81,18 @@ fn a_scan_of_eight_times_the_memory_pushes_out_neither_footers_nor_hot_pages() {
     for i in 1..footers {
         std::fs::hard_link(&first, tree.path().join(format!("{i}.parquet"))).unwrap();
     }
+    tree.write("hot", hot);
+    let large = File::create(tree.path().join("large")).unwrap();
+    large.set_len(scan).unwrap();
+    tree
+}
+
+#[test]
+fn a_scan_of_eight_times_the_memory_pushes_out_neither_footers_nor_hot_pages() {
+    let scale: u64 = std::env::var("LOOKUPFS_TEST_SCALE").map_or(1, |scale| scale.parse().unwrap());
+    let (footers, memory, scan, hot) = (250 * scale, 64 * MIB * scale, 512 * MIB * scale, 4 * MIB * scale);
     let hot_bytes = pattern(hot as usize);
-    tree.write("hot", &hot_bytes);
-    File::create(tree.path().join("large"))
-        .unwrap()
-        .set_len(scan)
-        .unwrap();
+    let tree = tree_of(footers, &hot_bytes, scan);
     let mut daemon = Daemon::new();
     let mount = daemon.mount(&tree.url(), &format!("memory={memory},ttl=600"));
     let mut reader = Reader::new(&mount);
