@@ -206,6 +206,12 @@ impl Suite<'_> {
             let path = good("path", folder.join(&entry.name));
             assert_eq!(entry.status, self.status(&path).await, "{path}");
         }
+        let answer = self.source.list_at_most(&folder, 4).await;
+        assert_eq!(good("short listing", answer), Some(listing));
+        assert_eq!(
+            good("cut listing", self.source.list_at_most(&folder, 3).await),
+            None
+        );
         let root = good("listing of /", self.source.list(&SourcePath::root()).await);
         assert!(!root.entries.is_empty());
         let answer = self.source.list(&self.path("listing/a")).await;

@@ -15,15 +15,18 @@
 //! Refuses to fetch. Called by `page_cache.rs` and `fetch.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 use moka::sync::SegmentedCache;
-use parking_lot::Mutex;
 
 use crate::page::{PageKey, PageSize};
+
+mod place;
+
+use place::{GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
 
 /// What one entry costs beside the bytes of its page: key, hash table, queue nodes, counters, allocator.
 pub(crate) const ENTRY_OVERHEAD: u64 = 512;
@@ -35,55 +38,6 @@ pub(crate) enum Kind {
     Data,
     /// Part of a metadata range.
     Metadata,
-}
-
-/// Reads of other pages between two of one that count as two: a scan by small reads asks for a page several times, but
-/// at once. Several scans at a time are fewer than this.
-const APART: u64 = 64;
-/// So many reads apart, after the one that a page was fetched for, and it is protected. A page that was fetched ahead of
-/// its reader has one when that reader comes.
-const USES: u8 = 2;
-
-/// A page as moka holds it.
-#[derive(Debug)]
-struct Place {
-    /// Empty, which no page is, once it was pushed out.
-    bytes: Mutex<Bytes>,
-    /// The part that has it, so that leaving one for another is no end: the part's own number, or [`GONE`].
-    part: AtomicU8,
-    uses: AtomicU8,
-    /// When the last of them was, in reads of all pages.
-    used: AtomicU64,
-}
-
-type Slot = Arc<Place>;
-
-const WINDOW: u8 = 0;
-const MAIN: u8 = 1;
-const PROTECTED: u8 = 2;
-const METADATA: u8 = 3;
-const GONE: u8 = 4;
-
-impl Place {
-    /// Goes from one part to another, unless somebody else has moved it meanwhile.
-    fn move_on(&self, from: u8, to: u8) -> bool {
-        self.part
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
-    fn empty(&self) {
-        drop(std::mem::take(&mut *self.bytes.lock()));
-    }
-
-    /// Counts a read at `now`; whether it makes the page one to protect.
-    fn note_use(&self, now: u64) -> bool {
-        if now.saturating_sub(self.used.load(Ordering::Relaxed)) < APART {
-            return false;
-        }
-        self.used.store(now, Ordering::Relaxed);
-        self.uses.fetch_add(1, Ordering::Relaxed) + 1 >= USES
-    }
 }
 
 type Pages = SegmentedCache<PageKey, Slot>;
@@ -171,7 +125,7 @@ impl Memory {
     /// The page, and which share has it.
     pub(crate) fn get(&self, key: &PageKey) -> Option<(Bytes, Kind)> {
         if let Some(slot) = self.protected.get(key)
-            && let Some(page) = page_of(&slot)
+            && let Some(page) = slot.page()
         {
             return Some((page, Kind::Data));
         }
@@ -180,7 +134,7 @@ impl Memory {
             let Some(slot) = share.get(key) else {
                 continue;
             };
-            let Some(page) = page_of(&slot) else {
+            let Some(page) = slot.page() else {
                 continue;
             };
             let now = self.reads.fetch_add(1, Ordering::Relaxed);
@@ -191,7 +145,7 @@ impl Memory {
             return Some((page, Kind::Data));
         }
         let slot = self.metadata.get(key)?;
-        Some((page_of(&slot)?, Kind::Metadata))
+        Some((slot.page()?, Kind::Metadata))
     }
 
     /// Whether the page is here; counts as no use of it.
@@ -218,12 +172,8 @@ impl Memory {
             Kind::Data => WINDOW,
             Kind::Metadata => METADATA,
         };
-        let slot = Arc::new(Place {
-            bytes: Mutex::new(page.clone()),
-            part: AtomicU8::new(part),
-            uses: AtomicU8::new(0),
-            used: AtomicU64::new(self.reads.fetch_add(1, Ordering::Relaxed)),
-        });
+        let now = self.reads.fetch_add(1, Ordering::Relaxed);
+        let slot = Arc::new(Place::new(page.clone(), part, now));
         match kind {
             Kind::Data => self.window.insert(key, slot),
             Kind::Metadata => self.metadata.insert(key, slot),
@@ -292,15 +242,9 @@ fn pages(
         .max_capacity(capacity)
         .eviction_policy(policy)
         .weigher(|_, slot: &Slot| {
-            let weight = OwnedPage::weight(slot.bytes.lock().len());
+            let weight = OwnedPage::weight(slot.len());
             u32::try_from(weight).unwrap_or(u32::MAX)
         })
-}
-
-/// The page in a slot, unless it was pushed out.
-fn page_of(slot: &Slot) -> Option<Bytes> {
-    let page = slot.bytes.lock().clone();
-    (!page.is_empty()).then_some(page)
 }
 
 /// What leaves the part for want of room is the end of it.
@@ -324,7 +268,7 @@ fn hand_on(part: u8, main: Pages) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) +
                 slot.empty();
             }
         } else if slot.move_on(part, MAIN) {
-            slot.uses.store(0, Ordering::Relaxed);
+            slot.forget_uses();
             main.insert(*key, slot);
         }
     }
