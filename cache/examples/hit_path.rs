@@ -1,13 +1,17 @@
-//! What a hit costs: prints the nanoseconds of processor time that one read takes which the memory tier serves.
+//! What a hit costs: prints the nanoseconds of processor time that one read takes which the memory tier serves, and then
+//! one that the disk tier serves from the kernel's page cache, on the thread that asks.
 //!
-//! `cargo run --release -p lookupfs-cache --example hit_path`
+//! `cargo run --release -p lookupfs-cache --example hit_path [DIRECTORY]`: the disk tier is below that directory, and is
+//! taken away again; without it only memory is measured.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use lookupfs_cache::config::CacheConfig;
+use lookupfs_cache::disk::DiskConfig;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::page::ByteRange;
 use lookupfs_cache::page_cache::PageCache;
@@ -119,5 +123,41 @@ async fn main() -> Result<()> {
     ] {
         measure(&cache, &file, span, len, threads);
     }
-    Ok(())
+    match std::env::args_os().nth(1) {
+        Some(directory) => measure_disk(directory.into(), &source, &file).await,
+        None => Ok(()),
+    }
+}
+
+/// Random reads of a file that the disk holds and memory does not: a sixteenth of it fits.
+async fn measure_disk(directory: PathBuf, source: &Arc<dyn Source>, file: &Arc<FileVersion>) -> Result<()> {
+    let disk = DiskConfig {
+        cache_dir: directory.join(format!("hit_path.{}", std::process::id())),
+        cache_bytes: Some(2 * FILE_BYTES),
+        owner: "hit_path".to_owned(),
+    };
+    let config = CacheConfig {
+        memory_bytes: FILE_BYTES / 8,
+        ..CacheConfig::default()
+    };
+    let cache = PageCache::with_disk(config, &disk, tokio::runtime::Handle::current())?;
+    for offset in (0..FILE_BYTES).step_by(1 << 20) {
+        let range = ByteRange::clamped(offset, 1 << 20, FILE_BYTES);
+        cache.read(source, file, range).await?;
+        cache.bring_to_disk(file, range).await;
+    }
+    cache.settle_disk().await;
+    println!("from disk, as far as memory does not have it:");
+    for (len, threads) in [(4096, 1), (16 << 10, 1), (16 << 10, 2), (128 << 10, 1)] {
+        measure(&cache, file, FILE_BYTES, len, threads);
+    }
+    let stats = cache.stats();
+    println!(
+        "{} hits of memory, {} of disk",
+        stats.data.hits,
+        stats.disk.map_or(0, |disk| disk.data.hits)
+    );
+    drop(cache);
+    let removed = std::fs::remove_dir_all(&disk.cache_dir);
+    removed.map_err(|error| Error::with_cause(ErrorKind::Invalid, "the directory stays behind", error))
 }

@@ -60,6 +60,18 @@ impl Budget {
         })
     }
 
+    /// Takes `bytes` if there is room for them now and nobody waits; never more than the whole budget.
+    pub(crate) fn try_acquire(&self, bytes: u64) -> Option<Permit> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
+        let permit = self.semaphore.clone().try_acquire_many_owned(units).ok()?;
+        self.in_flight.fetch_add(bytes, Ordering::Relaxed);
+        Some(Permit {
+            bytes,
+            in_flight: self.in_flight.clone(),
+            _permit: permit,
+        })
+    }
+
     /// Bytes taken now.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)

@@ -7,13 +7,16 @@ use crate::page::PageSize;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
+/// More than that waits for no disk: it is too slow for what comes.
+const DISK_QUEUE_BYTES_MAX: u64 = 64 * MIB;
 
 /// Limits of a [`PageCache`](crate::page_cache::PageCache). All are hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
     /// All memory for bytes: pages with their overhead, and bytes in flight. Default 1 GiB.
     ///
-    /// A quarter at most is for bytes in flight; of the rest a quarter is the protected share of metadata ranges.
+    /// A quarter at most is for bytes in flight; with a disk tier a sixteenth (64 MiB at most) is for what waits to be
+    /// written, and a thirty-second for its index. Of the rest a quarter is the protected share of metadata ranges.
     pub memory_bytes: u64,
     /// Unit of the cache and smallest request. Default 16 KiB: a cold 4 KiB read costs four times its bytes, and one
     /// request. Lookup mounts take 4 KiB, scan mounts 64 KiB or more.
@@ -67,10 +70,14 @@ pub(crate) struct Limits {
     pub(crate) gap_pages: u64,
     pub(crate) read_ahead_bytes: u64,
     pub(crate) tail_bytes: u64,
+    /// Bytes that wait to be written to disk; 0 without a disk tier.
+    pub(crate) disk_queue_bytes: u64,
+    /// What the index of the disk tier takes in memory; 0 without one.
+    pub(crate) disk_index_bytes: u64,
 }
 
 impl CacheConfig {
-    pub(crate) fn limits(&self) -> Result<Limits> {
+    pub(crate) fn limits(&self, has_disk: bool) -> Result<Limits> {
         let page = self.page_size.bytes();
         let inflight_bytes = self.max_inflight_bytes.min(self.memory_bytes / 4);
         if inflight_bytes < page {
@@ -85,7 +92,16 @@ impl CacheConfig {
                 ),
             ));
         }
-        let pages_bytes = self.memory_bytes - inflight_bytes;
+        // What waits for the disk are pages of the memory tier that it may have pushed out meanwhile.
+        let (disk_queue_bytes, disk_index_bytes) = if has_disk {
+            (
+                (self.memory_bytes / 16).min(DISK_QUEUE_BYTES_MAX),
+                self.memory_bytes / 32,
+            )
+        } else {
+            (0, 0)
+        };
+        let pages_bytes = self.memory_bytes - inflight_bytes - disk_queue_bytes - disk_index_bytes;
         let metadata_bytes = pages_bytes / 4;
         let data_bytes = pages_bytes - metadata_bytes;
         // A tail that would not leave room for others in its share is not worth it, nor is a window that would push
@@ -101,6 +117,8 @@ impl CacheConfig {
             gap_pages: self.max_gap_bytes / page,
             read_ahead_bytes,
             tail_bytes,
+            disk_queue_bytes,
+            disk_index_bytes,
         })
     }
 }
@@ -116,11 +134,18 @@ mod tests {
                 memory_bytes,
                 ..CacheConfig::default()
             };
-            let limits = config.limits().unwrap();
-            let parts = limits.data_bytes + limits.metadata_bytes + limits.inflight_bytes;
-            assert_eq!(parts, memory_bytes);
-            assert!(limits.tail_bytes <= limits.inflight_bytes);
-            assert!(limits.extent_pages * limits.page_size.bytes() <= limits.inflight_bytes);
+            for has_disk in [false, true] {
+                let limits = config.limits(has_disk).unwrap();
+                let parts = limits.data_bytes
+                    + limits.metadata_bytes
+                    + limits.inflight_bytes
+                    + limits.disk_queue_bytes
+                    + limits.disk_index_bytes;
+                assert_eq!(parts, memory_bytes);
+                assert_eq!(limits.disk_queue_bytes > 0, has_disk);
+                assert!(limits.tail_bytes <= limits.inflight_bytes);
+                assert!(limits.extent_pages * limits.page_size.bytes() <= limits.inflight_bytes);
+            }
         }
     }
 
@@ -130,6 +155,6 @@ mod tests {
             memory_bytes: 60 * KIB,
             ..CacheConfig::default()
         };
-        assert_eq!(config.limits().unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(config.limits(false).unwrap_err().kind(), ErrorKind::Invalid);
     }
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::Permit;
+use crate::disk::NewPage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::flight::Lead;
 use crate::page::{ByteRange, PageKey};
@@ -117,13 +118,22 @@ impl ExtentFetch {
     fn publish(self, cache: &PageCache, bytes: &Bytes) {
         let version = self.opening.version();
         let layout = cache.tails.learn(version, self.range, bytes);
+        let mut kept = Vec::with_capacity(self.leads.len());
         for lead in self.leads {
             let range = cache.page_size.range_of(lead.key().index, version.len());
             let from = (range.start() - self.range.start()) as usize;
             let page = &bytes[from..from + range.len() as usize];
-            let page = cache.memory.insert(*lead.key(), page, layout.kind_of(range));
+            let kind = layout.kind_of(range);
+            let page = cache.memory.insert(*lead.key(), page, kind);
+            kept.push(NewPage {
+                page: lead.key().index.0,
+                bytes: page.clone(),
+                kind,
+            });
             lead.land(Ok(page));
         }
+        // Only now that readers have their answer.
+        cache.keep_on_disk(version, kept);
         if let Some(footer) = cache.tails.unread_footer(version)
             && let Some(bytes) = cache.peek(version, footer)
         {

@@ -9,6 +9,7 @@ mod coalesce;
 pub mod config;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+pub mod disk;
 pub mod error;
 mod fetch;
 mod flight;

@@ -32,7 +32,7 @@ use place::{GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
 pub(crate) const ENTRY_OVERHEAD: u64 = 512;
 
 /// Which share a page belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Anything that is no metadata range.
     Data,
@@ -158,6 +158,11 @@ impl Memory {
     /// Copies `bytes` into a page of its own and keeps it as far as the budget allows. The page is returned for those
     /// who wait for it, kept or not.
     pub(crate) fn insert(&self, key: PageKey, bytes: &[u8], kind: Kind) -> Bytes {
+        self.insert_owned(key, bytes.into(), kind)
+    }
+
+    /// As [`Memory::insert`], for bytes that are nobody else's.
+    pub(crate) fn insert_owned(&self, key: PageKey, bytes: Box<[u8]>, kind: Kind) -> Bytes {
         let (gauge, budget) = match kind {
             Kind::Data => (&self.data_gauge, self.data_budget),
             Kind::Metadata => (&self.metadata_gauge, self.metadata_budget),
@@ -165,7 +170,7 @@ impl Memory {
         let weight = OwnedPage::weight(bytes.len());
         let live = gauge.live.fetch_add(weight, Ordering::Relaxed) + weight;
         let page = Bytes::from_owner(OwnedPage {
-            bytes: bytes.into(),
+            bytes,
             gauge: gauge.clone(),
         });
         let part = match kind {

@@ -1,4 +1,4 @@
-//! The page cache: memory → single flight → coalesce → byte budget → source. The only orchestrator.
+//! The page cache: memory → disk → single flight → coalesce → byte budget → source. The only orchestrator.
 //!
 //! Owns the order of these steps and nothing else. Refuses to guess: a read gives the bytes of exactly the version it
 //! names, or the source's error, and an error is remembered by nobody. Called by the filesystem: [`PageCache::read_cached`]
@@ -13,7 +13,8 @@ use tokio::runtime;
 
 use crate::budget::Budget;
 use crate::coalesce::ExtentRule;
-use crate::config::CacheConfig;
+use crate::config::{CacheConfig, Limits};
+use crate::disk::Disk;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fetch::Opening;
 use crate::flight::Flights;
@@ -26,7 +27,10 @@ use crate::stats::{CacheStats, Counters, KindStats};
 use crate::tails::Tails;
 use crate::version::{FileVersion, VersionId};
 
+mod from_disk;
 mod missing;
+
+pub use crate::disk::CompleteFile;
 
 use missing::Arrival;
 
@@ -39,6 +43,7 @@ pub struct PageCache {
     pub(crate) page_size: PageSize,
     pub(crate) deadline: Duration,
     pub(crate) memory: Memory,
+    disk: Option<Disk>,
     pub(crate) budget: Budget,
     pub(crate) handles: Arc<Handles>,
     pub(crate) tails: Tails,
@@ -56,12 +61,22 @@ impl PageCache {
     /// # Errors
     /// `Invalid` where the memory does not hold a page.
     pub fn new(config: CacheConfig, runtime: runtime::Handle) -> Result<Arc<PageCache>> {
-        let limits = config.limits()?;
+        let limits = config.limits(false)?;
+        Ok(PageCache::build(&config, limits, None, runtime))
+    }
+
+    fn build(
+        config: &CacheConfig,
+        limits: Limits,
+        disk: Option<Disk>,
+        runtime: runtime::Handle,
+    ) -> Arc<PageCache> {
         let page = limits.page_size.bytes();
-        Ok(Arc::new(PageCache {
+        Arc::new(PageCache {
             page_size: limits.page_size,
             deadline: config.deadline,
             memory: Memory::new(limits.data_bytes, limits.metadata_bytes, limits.page_size),
+            disk,
             budget: Budget::new(limits.inflight_bytes),
             handles: Arc::new(Handles::new(
                 config.max_open_files,
@@ -83,11 +98,11 @@ impl PageCache {
             },
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,
-        }))
+        })
     }
 
-    /// The bytes of `range` if all of them are in memory now. Never waits. One page is given without a copy; more are
-    /// gathered into one.
+    /// The bytes of `range` if all of them are in memory now, or on disk and in the kernel's page cache. Never waits. One
+    /// page is given without a copy; more are gathered into one.
     ///
     /// `None` too for a range that [`PageCache::read`] would refuse.
     pub fn read_cached(self: &Arc<Self>, version: &FileVersion, range: ByteRange) -> Option<Bytes> {
@@ -96,12 +111,23 @@ impl PageCache {
         }
         check_range(version, range).ok()?;
         let pages = self.page_size.pages_of(range);
-        let bytes = if pages.end - pages.start == 1 {
-            let (page, kind) = self.memory.get(&key(version.id(), pages.start))?;
-            self.counters.of(kind).hits.add(1);
-            self.slice(&page, range)
+        let in_memory = if pages.end - pages.start == 1 {
+            self.memory
+                .get(&key(version.id(), pages.start))
+                .map(|(page, kind)| {
+                    self.counters.of(kind).hits.add(1);
+                    self.slice(&page, range)
+                })
         } else {
-            self.gather_cached(version, range, pages)?
+            self.gather_cached(version, range, pages.clone())
+        };
+        let bytes = match in_memory {
+            Some(bytes) => bytes,
+            None => {
+                let first = pages.start;
+                let found = self.gather_at_once(version, range, pages)?;
+                self.join(range, first, &found)
+            }
         };
         self.counters.served_bytes.add(range.len());
         if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
@@ -110,7 +136,7 @@ impl PageCache {
         Some(bytes)
     }
 
-    /// The bytes of `range` of exactly `version`, from memory or from `source`. Dropping the future leaves the fetch to
+    /// The bytes of `range` of exactly `version`, from memory, from disk or from `source`. Dropping the future leaves the fetch to
     /// those who wait for the same pages, and to the cache.
     ///
     /// # Errors
@@ -128,7 +154,9 @@ impl PageCache {
             return Ok(Bytes::new());
         }
         let first = self.page_size.pages_of(range).start;
-        let (mut pages, missing) = self.look_up(version, range);
+        let (mut pages, mut missing) = self.look_up(version, range);
+        self.fill_from_disk(version, first, &mut missing, &mut pages)
+            .await;
         let opening = Opening::At(source.clone(), version.clone());
         let waiters = self.claim_missing(&opening, &missing);
         if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
@@ -142,10 +170,7 @@ impl PageCache {
             pages[(page - first) as usize] = bytes;
         }
         self.counters.served_bytes.add(range.len());
-        Ok(match pages.as_slice() {
-            [page] => self.slice(page, range),
-            _ => self.gather(range, first, &pages),
-        })
+        Ok(self.join(range, first, &pages))
     }
 
     /// Unit of the cache.
@@ -160,7 +185,7 @@ impl PageCache {
         self.streams.forget(version);
     }
 
-    /// Drops all pages, closes all files and forgets what was learned. Fetches under way land nonetheless.
+    /// Drops all pages from memory, closes all files and forgets what was learned. Fetches under way land nonetheless.
     pub fn clear(&self) {
         self.handles.clear();
         self.memory.clear();
@@ -184,6 +209,17 @@ impl PageCache {
             open_files: self.handles.len(),
             inflight_bytes: self.budget.in_flight(),
             inflight_pages: self.flights.len() as u64,
+            disk: self.disk.as_ref().map(Disk::stats),
+        }
+    }
+
+    /// Learns what it can of the version's layout from `bytes`, those of `range`, and from what is in memory.
+    pub(crate) fn learn(&self, version: &FileVersion, range: ByteRange, bytes: &[u8]) {
+        self.tails.learn(version, range, bytes);
+        if let Some(footer) = self.tails.unread_footer(version)
+            && let Some(bytes) = self.peek(version, footer)
+        {
+            self.tails.learn(version, footer, &bytes);
         }
     }
 
@@ -239,6 +275,14 @@ impl PageCache {
             })
             .collect();
         (pages, missing)
+    }
+
+    /// `range` out of the pages from `first` on; out of one page without a copy.
+    fn join(&self, range: ByteRange, first: u64, pages: &[Bytes]) -> Bytes {
+        match pages {
+            [page] => self.slice(page, range),
+            _ => self.gather(range, first, pages),
+        }
     }
 
     /// `range` out of the one page it lies in.

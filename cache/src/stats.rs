@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
+use crate::disk::DiskStats;
 use crate::memory::Kind;
 
 /// A counter that only goes up.
@@ -92,6 +93,9 @@ pub struct CacheStats {
     pub inflight_bytes: u64,
     /// Pages on their way now.
     pub inflight_pages: u64,
+    /// The disk tier, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskStats>,
 }
 
 /// Answers of one kind in a namespace. Counts are since the start.

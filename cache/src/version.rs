@@ -163,6 +163,11 @@ impl VersionId {
         VersionId(id)
     }
 
+    /// The id of these 16 bytes, as a file in the disk tier is named by.
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> VersionId {
+        VersionId(bytes)
+    }
+
     /// The 16 bytes.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0

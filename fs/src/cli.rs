@@ -42,9 +42,10 @@ pub struct MountArgs {
     /// Stay in the foreground and log to stderr; the daemon is this process.
     #[arg(long)]
     pub foreground: bool,
-    /// The daemon to join or to start; mounts of one daemon share one cache.
-    #[arg(long, value_name = "NAME", default_value = "default")]
-    pub daemon: String,
+    /// The daemon to join or to start; mounts of one daemon share one cache. By default the one that has the cache_dir
+    /// given, else the one named default.
+    #[arg(long, value_name = "NAME")]
+    pub daemon: Option<String>,
 }
 
 /// `lookupfs umount`.
@@ -107,6 +108,8 @@ Options of the whole daemon (the first mount decides):
   memory=SIZE            memory for pages; default a quarter of the cgroup's or host's
   page_size=16k          unit of the cache, 4k to 4m
   max_inflight=64m       bytes being fetched at once
+  cache_dir=DIR          where pages are kept over restarts; default nowhere
+  cache_size=SIZE        disk for them; default half of what is free there and theirs already
   log=info               what is logged: error, warn, info, debug, or a filter
 Times are seconds unless they say ms, m or h; sizes take k, m, g (powers of 1024).
 Ignored: ro, auto, noauto, nofail, _netdev, x-*, and what mount(8) keeps for itself.";

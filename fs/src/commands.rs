@@ -50,7 +50,9 @@ fn failed(error: impl std::error::Error + 'static) -> CommandError {
 /// See [`CommandError`].
 pub fn mount(args: &MountArgs) -> Done {
     let parsed = options::parse(&args.options.join(",")).map_err(CommandError::Usage)?;
-    control::check_name(&args.daemon).map_err(CommandError::Usage)?;
+    if let Some(name) = &args.daemon {
+        control::check_name(name).map_err(CommandError::Usage)?;
+    }
     let mut options = parsed.mount;
     // The daemon may have been started from elsewhere: what the environment and the working directory say is
     // settled here.
@@ -77,9 +79,14 @@ pub fn mount(args: &MountArgs) -> Done {
         given: parsed.given.into_iter().map(str::to_owned).collect(),
     };
     if args.foreground {
-        return serve(&args.daemon, &request.daemon.clone(), Some(&request));
+        let name = args.daemon.as_deref().unwrap_or(launch::DEFAULT_DAEMON);
+        return serve(name, &request.daemon.clone(), Some(&request));
     }
-    launch::mount(&args.daemon, &request).map_err(CommandError::Failed)?;
+    let name = match &args.daemon {
+        Some(name) => name.clone(),
+        None => launch::daemon_for(&request).map_err(CommandError::Failed)?,
+    };
+    launch::mount(&name, &request).map_err(CommandError::Failed)?;
     for path in &request.mount_points {
         std::fs::metadata(path).map_err(|error| {
             CommandError::Failed(format!("{}: it does not answer: {error}", path.display()))

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::config::CacheConfig;
+use lookupfs_cache::disk::DiskConfig;
 use lookupfs_cache::error::{Error, ErrorKind};
 use lookupfs_cache::namespace::{Known, MaxAge, NamespaceMemory};
 use lookupfs_cache::page::PageSize;
@@ -81,8 +82,19 @@ impl Daemon {
             deadline: DEADLINE_MAX,
             ..CacheConfig::default()
         };
+        let pages = match &options.cache_dir {
+            None => PageCache::new(config, runtime.clone())?,
+            Some(cache_dir) => {
+                let disk = DiskConfig {
+                    cache_dir: cache_dir.clone(),
+                    cache_bytes: options.cache_size,
+                    owner: name.to_owned(),
+                };
+                PageCache::with_disk(config, &disk, runtime.clone())?
+            }
+        };
         let shared = Shared {
-            pages: PageCache::new(config, runtime.clone())?,
+            pages,
             ids: Arc::new(Ids::default()),
             counters: Arc::new(Counters::default()),
         };
@@ -215,7 +227,10 @@ impl Daemon {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = hangup.recv() => self.forget_metadata(),
-                _ = gone.changed() => if self.end_if_idle() { return Ok(()) },
+                _ = gone.changed() => if self.end_if_idle() {
+                    self.write_what_waits().await;
+                    return Ok(());
+                },
                 () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() { return Ok(()) },
             }
         }
@@ -231,7 +246,18 @@ impl Daemon {
             .map(|mounted| mounted.path.clone())
             .collect();
         self.mounts.unmount(&paths, END_GRACE).await;
+        self.write_what_waits().await;
         Ok(())
+    }
+
+    /// What was fetched and is not on disk yet would be fetched again by the next daemon.
+    async fn write_what_waits(&self) {
+        if tokio::time::timeout(END_GRACE, self.shared.pages.settle_disk())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the disk is slow: some pages are not kept");
+        }
     }
 
     /// SIGHUP: the next lookups go to the sources.
@@ -310,6 +336,8 @@ impl Daemon {
             "page_size" => have.page_size != want.page_size,
             "max_inflight" => have.max_inflight != want.max_inflight,
             "log" => have.log != want.log,
+            "cache_dir" => have.cache_dir != want.cache_dir,
+            "cache_size" => have.cache_size != want.cache_size,
             _ => false,
         };
         match request.given.iter().find(|name| differs(name)) {

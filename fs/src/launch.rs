@@ -19,6 +19,31 @@ const ENDING_WAIT: Duration = Duration::from_secs(15);
 /// Daemons that broke off without an answer, before giving up.
 const BROKEN_OFF_MAX: usize = 5;
 
+/// The daemon that a mount without `--daemon` joins or starts.
+pub const DEFAULT_DAEMON: &str = "default";
+/// How long a running daemon may take to say which cache directory it has.
+const STATS_WAIT: Duration = Duration::from_secs(10);
+
+/// The name of the daemon for a mount that names none: the running one that has the cache directory of the request,
+/// whatever its name, else the default one.
+///
+/// # Errors
+/// If the run directory cannot be read.
+pub fn daemon_for(request: &MountRequest) -> Result<String, String> {
+    if request.daemon.cache_dir.is_some() {
+        for socket in control::sockets()? {
+            // One that does not answer has nothing to share; whoever needs its directory hears of its lock.
+            let answer = control::ask(&socket, &Request::Stats { reset: false }, STATS_WAIT);
+            if let Ok(Answer::Stats(stats)) = answer
+                && stats.options.cache_dir == request.daemon.cache_dir
+            {
+                return Ok(stats.daemon);
+            }
+        }
+    }
+    Ok(DEFAULT_DAEMON.to_owned())
+}
+
 /// Has `request` mounted by the daemon `name`, started if there is none.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Decides nothing else: what the values mean is up to [`crate::daemon`]. fs/CONFIG.md documents every name.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,8 @@ use crate::size::{parse_bytes, parse_duration};
 
 /// The longest deadline that a mount may have.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+/// The least that a disk tier takes.
+const CACHE_SIZE_MIN: u64 = 64 << 20;
 
 /// Options of one mount.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,10 @@ pub struct DaemonOptions {
     pub max_inflight: u64,
     /// What is logged, as `tracing-subscriber` filters are written.
     pub log: String,
+    /// Where pages are kept over restarts; `None`: nowhere.
+    pub cache_dir: Option<PathBuf>,
+    /// Bytes there; `None`: half of what its file system has left for it.
+    pub cache_size: Option<u64>,
 }
 
 impl Default for MountOptions {
@@ -77,6 +83,8 @@ impl Default for DaemonOptions {
             page_size: 16 << 10,
             max_inflight: 64 << 20,
             log: "info".to_owned(),
+            cache_dir: None,
+            cache_size: None,
         }
     }
 }
@@ -115,9 +123,7 @@ fn is_always_so(name: &str) -> bool {
 }
 
 /// Names that design and peers know and that are not built yet.
-const NOT_YET: [&str; 6] = [
-    "cache_dir",
-    "cache_size",
+const NOT_YET: [&str; 4] = [
     "hedge",
     "stale_if_error",
     "passthrough",
@@ -200,6 +206,14 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
             daemon.max_inflight = parse_bytes(needed()?)?;
             parsed.given.push("max_inflight");
         }
+        "cache_dir" => {
+            daemon.cache_dir = Some(absolute(needed()?)?);
+            parsed.given.push("cache_dir");
+        }
+        "cache_size" => {
+            daemon.cache_size = Some(parse_bytes(needed()?)?);
+            parsed.given.push("cache_size");
+        }
         "log" => {
             needed()?.clone_into(&mut daemon.log);
             parsed.given.push("log");
@@ -242,7 +256,23 @@ fn check(parsed: &Parsed) -> Result<(), String> {
     if daemon.max_inflight < 8 << 20 {
         return Err("option max_inflight: must be at least 8m".to_owned());
     }
+    match (daemon.cache_size, &daemon.cache_dir) {
+        (Some(_), None) => return Err("option cache_size: needs cache_dir=DIR beside it".to_owned()),
+        (Some(size), _) if size < CACHE_SIZE_MIN => {
+            return Err("option cache_size: must be at least 64m".to_owned());
+        }
+        _ => {}
+    }
     check_log(&daemon.log)
+}
+
+/// A path that means the same to a daemon, which has another working directory. Two ways to write one are made alike.
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = Path::new(text);
+    if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        return Err(format!("{text:?} is not an absolute path without .."));
+    }
+    Ok(path.components().collect())
 }
 
 /// A filter of `tracing-subscriber`. It would take any word alone for a module, and a mistyped level would be silence.
@@ -326,7 +356,11 @@ mod tests {
             ("rw", "read-only"),
             ("allow_other", "default_permissions"),
             ("page_size=5000", "power of two"),
-            ("cache_dir=/x", "not supported yet"),
+            ("hedge=5", "not supported yet"),
+            ("cache_dir=x", "absolute"),
+            ("cache_dir=/x/../y", "absolute"),
+            ("cache_size=1g", "cache_dir=DIR"),
+            ("cache_dir=/x,cache_size=1m", "64m"),
             ("umask=9", "octal"),
             ("immutable=maybe", "uuid"),
             ("namenode_rate=many", "requests a second"),
@@ -342,6 +376,18 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn one_cache_directory_is_written_in_many_ways() {
+        for text in ["cache_dir=/x/y", "cache_dir=/x/y/", "cache_dir=//x/./y"] {
+            let daemon = parse(text).unwrap().daemon;
+            assert_eq!(daemon.cache_dir.unwrap().as_os_str(), "/x/y", "{text}");
+        }
+        assert_eq!(
+            parse("cache_size=1g,cache_dir=/x").unwrap().daemon.cache_size,
+            Some(1 << 30)
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl PageCache {
         if let Some(tail) = tail.filter(|_| !leads.is_empty()) {
             self.counters.tail_reads.add(1);
             rule.max_pages = rule.max_pages.max(self.tail_pages);
-            for page in tail.filter(|page| !missing.contains(page)) {
+            for page in tail.filter(|page| !missing.contains(page) && !self.is_on_disk(version, *page)) {
                 match self.claim(version.id(), page) {
                     (_, Some(lead)) => leads.push(lead),
                     (Arrival::Coming(_), None) => taken.push(page),
@@ -111,12 +111,14 @@ impl PageCache {
             if self.budget.is_busy() {
                 return;
             }
-            let version = opening.version().id();
+            let version = opening.version();
             let leads: Vec<_> = self
                 .page_size
                 .pages_of(*range)
-                .filter(|page| !self.memory.contains(&key(version, *page)))
-                .filter_map(|page| self.claim(version, page).1)
+                .filter(|page| !self.memory.contains(&key(version.id(), *page)))
+                // The kernel reads ahead of those who read what is on disk.
+                .filter(|page| !self.is_on_disk(version, *page))
+                .filter_map(|page| self.claim(version.id(), page).1)
                 .collect();
             let exact = ExtentRule {
                 gap_pages: 0,

@@ -13,6 +13,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::Semaphore;
 
 use crate::config::CacheConfig;
+use crate::disk::DiskConfig;
 use crate::error::{Error, ErrorKind, Result};
 use crate::page::ByteRange;
 use crate::page_cache::PageCache;
@@ -99,6 +100,27 @@ impl Fixture {
             cache: PageCache::new(config, tokio::runtime::Handle::current()).unwrap(),
             source: double.clone(),
             double,
+        }
+    }
+
+    /// With a disk tier, as a daemon starts with it.
+    pub(super) fn with_disk(config: CacheConfig, disk: &DiskConfig) -> Fixture {
+        Fixture::new(config).restarted(config, disk)
+    }
+
+    /// Another cache over the same source, as after a restart: with nothing in memory. The old one is gone.
+    pub(super) fn restarted(self, config: CacheConfig, disk: &DiskConfig) -> Fixture {
+        let Fixture {
+            cache,
+            double,
+            source,
+        } = self;
+        drop(cache);
+        let cache = PageCache::with_disk(config, disk, tokio::runtime::Handle::current()).unwrap();
+        Fixture {
+            cache,
+            double,
+            source,
         }
     }
 

@@ -1,0 +1,201 @@
+//! Complete files: versions of which every page is on disk, and every checksum was verified since this daemon started.
+//!
+//! Owns the pins: what is pinned is not evicted. Refuses to wait: whoever asks for a file that is complete but not yet
+//! verified starts the verification, and asks again later. Called by `page_cache.rs`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Core;
+use super::index::Standing;
+use super::version_file::{RUN_PAGES_MAX, ReadPage, VersionFiles, Wait};
+use crate::version::{FileVersion, VersionId};
+
+/// Verifications at once. Each reads as fast as the disk gives.
+const RUNNING_MAX: usize = 2;
+/// Versions remembered as verified, at most; each keeps a descriptor.
+const VERIFIED_MAX: usize = 1024;
+
+/// Which versions are verified, and which are being.
+#[derive(Debug, Default)]
+pub(super) struct Verified(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// With the generation that was verified: once a page has gone it is another.
+    files: HashMap<VersionId, (u64, u64, Arc<File>)>,
+    running: Vec<VersionId>,
+}
+
+/// A version that is whole and verified on disk: at each offset the file has the version's bytes. While the value lives
+/// nothing of the version is evicted.
+#[derive(Debug)]
+pub struct CompleteFile {
+    file: Arc<File>,
+    _pin: Pin,
+}
+
+/// Nothing of the version goes while this lives.
+#[derive(Debug)]
+struct Pin {
+    core: Arc<Core>,
+    id: VersionId,
+    ticket: u64,
+}
+
+impl CompleteFile {
+    /// The sparse file without a hole, opened for reading alone.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Deref for CompleteFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.core.index.lock().unpin(self.id, self.ticket);
+    }
+}
+
+pub(super) fn complete_file(core: &Arc<Core>, version: &FileVersion) -> Option<CompleteFile> {
+    let id = version.id();
+    if core.switch.is_off() {
+        return None;
+    }
+    let is_left = matches!(core.index.lock().standing(id), Standing::Left(_));
+    if !is_left {
+        // Pinned first, so that what is then seen to be complete stays so.
+        let (pin, generation) = pin_if_complete(core, version)?;
+        let mut verified = core.verified.0.lock();
+        if let Some((ticket, seen, file)) = verified.files.get(&id) {
+            if (*ticket, *seen) == (pin.ticket, generation) {
+                return Some(CompleteFile {
+                    file: file.clone(),
+                    _pin: pin,
+                });
+            }
+            verified.files.remove(&id);
+        }
+    }
+    start_to_verify(core, version);
+    None
+}
+
+/// In the background, and once for all who ask meanwhile.
+fn start_to_verify(core: &Arc<Core>, version: &FileVersion) {
+    let id = version.id();
+    let mut verified = core.verified.0.lock();
+    if verified.running.contains(&id) || verified.running.len() >= RUNNING_MAX {
+        return;
+    }
+    verified.running.push(id);
+    drop(verified);
+    let (works, version) = (core.clone(), version.clone());
+    let started = std::thread::Builder::new()
+        .name("disk-verifier".into())
+        .spawn(move || verify(&works, &version));
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread to verify a file");
+        core.verified.0.lock().running.retain(|running| *running != id);
+    }
+}
+
+fn verify(core: &Arc<Core>, version: &FileVersion) {
+    let id = version.id();
+    // One that cannot be loaded is not complete either.
+    let _ = core.make_sure_it_is_loaded(id, false);
+    let pinned = pin_if_complete(core, version);
+    let whole = pinned.filter(|(_, generation)| core.read_whole(id, *generation));
+    let file =
+        whole.and_then(|(pin, generation)| Some((pin, generation, core.directory.open_data(id).ok()?)));
+    let mut verified = core.verified.0.lock();
+    verified.running.retain(|running| *running != id);
+    if let Some((pin, generation, file)) = file {
+        core.counters.verified_files.add(1);
+        if verified.files.len() >= VERIFIED_MAX {
+            // Any of them: who asks for it again has it verified again.
+            let any = verified.files.keys().next().copied();
+            any.and_then(|any| verified.files.remove(&any));
+        }
+        verified
+            .files
+            .insert(id, (pin.ticket, generation, Arc::new(file)));
+        drop(verified);
+        drop(pin);
+    }
+}
+
+/// Pins the version if all of its pages are there.
+fn pin_if_complete(core: &Arc<Core>, version: &FileVersion) -> Option<(Pin, u64)> {
+    let id = version.id();
+    let mut index = core.index.lock();
+    let known = index.versions.get(&id)?;
+    let loaded = known.loaded.as_ref()?;
+    if loaded.pages != loaded.shape.pages || loaded.shape.len != version.len() {
+        return None;
+    }
+    let (ticket, generation) = (known.ticket, loaded.generation);
+    index.pin(id);
+    let pin = Pin {
+        core: core.clone(),
+        id,
+        ticket,
+    };
+    Some((pin, generation))
+}
+
+impl Core {
+    /// Reads every page against its checksum; a page that fails is dropped as any other that a reader meets.
+    fn read_whole(&self, id: VersionId, generation: u64) -> bool {
+        let (files, pages) = {
+            let index = self.index.lock();
+            let Some(loaded) = index.loaded(id) else {
+                return false;
+            };
+            (loaded.files.clone(), loaded.shape.pages)
+        };
+        let Some(files) = files.or_else(|| self.reopen(id)) else {
+            return false;
+        };
+        (0..pages)
+            .step_by(RUN_PAGES_MAX as usize)
+            .all(|first| self.is_run_whole(&files, id, first..(first + RUN_PAGES_MAX).min(pages), generation))
+    }
+
+    fn is_run_whole(
+        &self,
+        files: &VersionFiles,
+        id: VersionId,
+        run: std::ops::Range<u64>,
+        generation: u64,
+    ) -> bool {
+        if self.switch.is_off() {
+            return false;
+        }
+        match files.read(run, Wait::AsLongAsItTakes) {
+            Ok(read) => read.into_iter().all(|page| match page {
+                ReadPage::Whole(..) => true,
+                ReadPage::Torn(page) | ReadPage::Absent(page) => {
+                    self.count_damage(id, page, generation);
+                    false
+                }
+            }),
+            Err(error) => {
+                self.counters.failed_reads.add(1);
+                tracing::warn!(version = %id, %error, "a complete file cannot be verified");
+                false
+            }
+        }
+    }
+}

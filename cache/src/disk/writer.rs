@@ -1,0 +1,371 @@
+//! Brings pages to disk: one thread, a bounded queue before it, and room made for what comes.
+//!
+//! The only code that adds pages, so that nothing races for the same place. Owns the bytes that wait: they are a share of
+//! `memory`. Refuses to make anybody wait who did not ask to: a page that finds the queue full is skipped, and counted.
+//! Called by `disk.rs`.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+use bytes::Bytes;
+
+use super::directory::Intact;
+use super::evict::Victim;
+use super::geometry::Shape;
+use super::index::Standing;
+use super::version_file::VersionFiles;
+use super::{Core, runs};
+use crate::budget::{Budget, Permit};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memory::Kind;
+use crate::version::{FileVersion, VersionId};
+
+/// Jobs that wait, at most; their bytes have a budget of their own.
+const JOBS_MAX: usize = 4096;
+/// What a file system may take for a version beyond the account, before that is seen.
+const SLACK_BYTES: u64 = 16 << 10;
+
+/// A page to write.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPage {
+    pub(crate) page: u64,
+    pub(crate) bytes: Bytes,
+    pub(crate) kind: Kind,
+}
+
+/// The queue before the thread that writes. The thread ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Writer {
+    core: Arc<Core>,
+    jobs: SyncSender<Job>,
+    budget: Budget,
+    queue_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    version: FileVersion,
+    pages: Vec<NewPage>,
+    _room: Permit,
+}
+
+impl Writer {
+    pub(super) fn start(core: Arc<Core>, queue_bytes: u64) -> Result<Writer> {
+        let (jobs, queue) = sync_channel(JOBS_MAX);
+        let works = core.clone();
+        thread::Builder::new()
+            .name("disk-writer".into())
+            .spawn(move || works.write_all(&queue))
+            .map_err(|error| {
+                Error::with_cause(ErrorKind::Unavailable, "no thread for the disk tier", error)
+            })?;
+        Ok(Writer {
+            core,
+            jobs,
+            budget: Budget::new(queue_bytes),
+            queue_bytes,
+        })
+    }
+
+    /// Queues the pages if there is room now.
+    pub(super) fn offer(&self, version: &FileVersion, pages: Vec<NewPage>) {
+        if self.core.switch.is_paused() {
+            self.core.counters.skipped_pages.add(pages.len() as u64);
+            return;
+        }
+        for pages in self.in_jobs(pages) {
+            let count = pages.len() as u64;
+            let room = self.budget.try_acquire(bytes_of(&pages));
+            if !room.is_some_and(|room| self.send(version, pages, room)) {
+                self.core.counters.skipped_pages.add(count);
+            }
+        }
+    }
+
+    /// Queues the pages, and waits for room.
+    pub(super) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
+        for pages in self.in_jobs(pages) {
+            let count = pages.len() as u64;
+            let sent = match self.budget.acquire(bytes_of(&pages)).await {
+                Ok(room) => self.send(version, pages, room),
+                Err(_) => false,
+            };
+            if !sent {
+                self.core.counters.skipped_pages.add(count);
+            }
+        }
+    }
+
+    /// A part of the queue for each job, so that a long extent finds room in a small queue.
+    fn in_jobs(&self, mut pages: Vec<NewPage>) -> impl Iterator<Item = Vec<NewPage>> + use<> {
+        let job_bytes = self.queue_bytes / 4;
+        pages.sort_by_key(|page| page.page);
+        pages.dedup_by_key(|page| page.page);
+        let mut pages = pages.into_iter().peekable();
+        std::iter::from_fn(move || {
+            let mut bytes = 0;
+            let mut job = Vec::new();
+            while let Some(page) =
+                pages.next_if(|page| job.is_empty() || bytes + page.bytes.len() as u64 <= job_bytes)
+            {
+                bytes += page.bytes.len() as u64;
+                job.push(page);
+            }
+            (!job.is_empty()).then_some(job)
+        })
+    }
+
+    /// Waits until the queue is empty: whoever has all of its room is alone.
+    pub(super) async fn settled(&self) {
+        let _ = self.budget.acquire(self.queue_bytes).await;
+    }
+
+    pub(super) fn queued_bytes(&self) -> u64 {
+        self.budget.in_flight()
+    }
+
+    fn send(&self, version: &FileVersion, pages: Vec<NewPage>, room: Permit) -> bool {
+        let job = Job {
+            version: version.clone(),
+            pages,
+            _room: room,
+        };
+        match self.jobs.try_send(job) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+fn bytes_of(pages: &[NewPage]) -> u64 {
+    pages.iter().map(|page| page.bytes.len() as u64).sum()
+}
+
+impl Core {
+    fn write_all(&self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            let count = job.pages.len() as u64;
+            if self.switch.is_paused() || !self.look_after_directory() {
+                self.counters.skipped_pages.add(count);
+                continue;
+            }
+            if let Err(error) = self.write_job(&job) {
+                self.counters.failed_writes.add(1);
+                self.counters.skipped_pages.add(count);
+                self.after_failure(&job.version, &error);
+            }
+        }
+    }
+
+    /// Notices that the directory has gone, and begins anew.
+    fn look_after_directory(&self) -> bool {
+        match self.directory.look_after() {
+            Ok(Intact::Yes) => true,
+            Ok(Intact::Remade) => {
+                tracing::warn!("the directory of the disk tier has gone; it is made anew, and empty");
+                self.counters.lost_directories.add(1);
+                self.index.lock().take_all();
+                true
+            }
+            Err(error) => {
+                self.counters.failed_writes.add(1);
+                self.switch.off_for_a_while(&format!("{error:?}"));
+                self.index.lock().take_all();
+                false
+            }
+        }
+    }
+
+    fn after_failure(&self, version: &FileVersion, error: &io::Error) {
+        let id = version.id();
+        let is_empty = self
+            .index
+            .lock()
+            .loaded(id)
+            .is_some_and(|loaded| loaded.units.is_empty());
+        if is_empty {
+            self.drop_version(id);
+        }
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                tracing::warn!(%error, "the disk is full; the disk tier writes nothing for a while");
+                self.counters.full_pauses.add(1);
+                self.switch.pause_writing();
+                // A sixteenth of what is ours: others on this disk may need it more.
+                let used = self.index.lock().used;
+                self.shrink_to(used - used / 16);
+            }
+            _ => tracing::warn!(%version, %error, "pages cannot be written to disk"),
+        }
+    }
+
+    fn write_job(&self, job: &Job) -> io::Result<()> {
+        let id = job.version.id();
+        // A map that cannot be read is dropped, and the version is made anew.
+        let _ = self.make_sure_it_is_loaded(id, false);
+        let shape = Shape::new(&job.version, self.page_size);
+        let missing: Vec<&NewPage> = {
+            let index = self.index.lock();
+            job.pages
+                .iter()
+                .filter(|page| !index.contains(id, page.page))
+                .collect()
+        };
+        let names: Vec<(u64, Kind)> = missing.iter().map(|page| (page.page, page.kind)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let (data, metadata) = self.index.lock().price(id, shape, &names);
+        if !self.make_room(data + SLACK_BYTES, metadata) {
+            self.counters.skipped_pages.add(names.len() as u64);
+            return Ok(());
+        }
+        let files = self.files_for(&job.version, shape)?;
+        let indexes: Vec<u64> = names.iter().map(|(page, _)| *page).collect();
+        let written = runs(&indexes)
+            .into_iter()
+            .try_for_each(|run| write_run(&files, &missing, run));
+        if let Err(error) = written {
+            // What was written has no entry, and its room goes back.
+            for run in runs(&indexes) {
+                let _ = files.punch(run.clone()).and_then(|()| files.enter_nothing(run));
+            }
+            return Err(error);
+        }
+        let allocated = files.allocated_bytes().unwrap_or(0);
+        let mut index = self.index.lock();
+        index.admit(id, &names, false);
+        index.settle(id, allocated);
+        drop(index);
+        self.counters.written_pages.add(names.len() as u64);
+        let bytes: u64 = missing.iter().map(|page| page.bytes.len() as u64).sum();
+        self.counters.written_bytes.add(bytes);
+        // The file system may have taken more than was asked for.
+        self.make_room(0, 0);
+        Ok(())
+    }
+
+    /// The files to write to: those that are open, or opened again, or made.
+    fn files_for(&self, version: &FileVersion, shape: Shape) -> io::Result<Arc<VersionFiles>> {
+        let id = version.id();
+        let open = self.index.lock().loaded(id).map(|loaded| loaded.files.clone());
+        if let Some(files) = open.and_then(|files| files.or_else(|| self.reopen(id))) {
+            return Ok(files);
+        }
+        let _alone = self.files_lock.lock();
+        let (data, map) = self.directory.create(id)?;
+        match VersionFiles::create(data, map, version, self.page_size) {
+            Ok(files) => {
+                let files = Arc::new(files);
+                self.index.lock().add_new(id, shape, files.clone());
+                Ok(files)
+            }
+            Err(error) => {
+                let _ = self.directory.remove(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Evicts until so many bytes of data and metadata fit; whether they do.
+    pub(super) fn make_room(&self, data: u64, metadata: u64) -> bool {
+        // Ends, since each turn takes something out of the index, and nothing else adds to it.
+        loop {
+            let victim = self.index.lock().next_victim(data, metadata);
+            match victim {
+                Some(victim) => self.evict_now(victim),
+                None => break,
+            }
+        }
+        self.index.lock().has_room(data, metadata)
+    }
+
+    fn shrink_to(&self, bytes: u64) {
+        loop {
+            let mut index = self.index.lock();
+            if index.used <= bytes {
+                return;
+            }
+            // So much more that something has to go.
+            let excess = index.limits.disk_bytes.saturating_sub(index.used) + 1;
+            let victim = index.next_victim(excess, 0);
+            drop(index);
+            match victim {
+                Some(victim) => self.evict_now(victim),
+                None => return,
+            }
+        }
+    }
+
+    fn evict_now(&self, victim: Victim<VersionFiles>) {
+        match victim {
+            Victim::Left(id) => {
+                let _ = self.make_sure_it_is_loaded(id, true);
+            }
+            Victim::Version { id, pages } => {
+                self.counters.evicted_pages.add(pages);
+                self.remove_files(id);
+            }
+            Victim::Pages { id, files, runs } => {
+                let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
+                self.counters.evicted_pages.add(count);
+                let Some(files) = files.or_else(|| self.reopen(id)) else {
+                    return;
+                };
+                if let Err(error) = drop_runs(&files, runs) {
+                    // A file system that makes no holes gives room back only for whole files.
+                    tracing::debug!(version = %id, %error, "no hole can be made; the whole version goes");
+                    self.drop_version(id);
+                    return;
+                }
+                let allocated = files.allocated_bytes().unwrap_or(0);
+                self.index.lock().settle(id, allocated);
+            }
+        }
+    }
+
+    fn remove_files(&self, id: VersionId) {
+        if let Err(error) = self.directory.remove(id) {
+            self.counters.failed_writes.add(1);
+            tracing::warn!(version = %id, %error, "a file of the disk tier cannot be deleted");
+        }
+    }
+
+    /// Takes a version off the disk, unless it is pinned.
+    pub(super) fn drop_version(&self, id: VersionId) {
+        let _alone = self.files_lock.lock();
+        self.drop_version_alone(id);
+    }
+
+    /// As [`Core::drop_version`], for who has the lock of files.
+    pub(super) fn drop_version_alone(&self, id: VersionId) {
+        let mut index = self.index.lock();
+        let is_pinned = index.versions.get(&id).is_some_and(|version| version.pins > 0);
+        if !is_pinned && index.standing(id) != Standing::Unknown {
+            index.take_version(id);
+            drop(index);
+            self.remove_files(id);
+        }
+    }
+}
+
+fn drop_runs(files: &VersionFiles, runs: Vec<Range<u64>>) -> io::Result<()> {
+    runs.into_iter().try_for_each(|run| files.drop_pages(run))
+}
+
+/// Bytes first, entries when all of them are written: see `version_file.rs`.
+fn write_run(files: &VersionFiles, pages: &[&NewPage], run: Range<u64>) -> io::Result<()> {
+    let first = pages.partition_point(|page| page.page < run.start);
+    let pages = &pages[first..first + (run.end - run.start) as usize];
+    for page in pages {
+        files.write(page.page, &page.bytes)?;
+    }
+    let entries: Vec<u64> = pages
+        .iter()
+        .map(|page| files.entry(page.page, page.kind, &page.bytes))
+        .collect();
+    files.enter(run.start, &entries)
+}
