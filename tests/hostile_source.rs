@@ -25,6 +25,7 @@ use lookupfs_fs::attributes::{Immutable, Ttl};
 use lookupfs_fs::counters::Counters;
 use lookupfs_fs::filesystem::{Filesystem, Shared};
 use lookupfs_fs::mounts::{MountPlan, Mounts};
+use lookupfs_fs::open_files::OpenReport;
 use lookupfs_fs::owner::{Ids, OwnerConfig};
 use lookupfs_tests::{pattern, wait_until};
 use tempfile::TempDir;
@@ -62,7 +63,14 @@ impl InProcess {
             negative: Duration::ZERO,
         };
         let status = runtime.block_on(namespace.status(&root, now)).unwrap();
-        let filesystem = Filesystem::new(namespace, shared, root, status, ttl, OwnerConfig::default());
+        let filesystem = Filesystem::new(
+            namespace,
+            shared,
+            root,
+            status,
+            (ttl, OwnerConfig::default()),
+            OpenReport::default(),
+        );
         let point = tempfile::tempdir().unwrap();
         let plan = MountPlan {
             path: point.path().canonicalize().unwrap(),

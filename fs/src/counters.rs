@@ -42,6 +42,11 @@ impl Counter {
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
+
+    /// The value now.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }
 
 counters! {

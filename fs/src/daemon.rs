@@ -33,6 +33,7 @@ use crate::launch;
 use crate::message::one_line;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
+use crate::open_files::OpenReport;
 use crate::options::{DEADLINE_MAX, DaemonOptions};
 use crate::owner::Ids;
 use crate::sources::{OpenSource, SourceKey, SourceName};
@@ -120,6 +121,13 @@ impl Daemon {
     /// One sentence for people.
     pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
         self.agree(request)?;
+        if request.options.passthrough && self.options.cache_dir.is_none() {
+            return Err(format!(
+                "option passthrough: needs a daemon with cache_dir=DIR, and the daemon {} has none; \
+                 leave it out, or start another daemon with --daemon NAME",
+                self.name
+            ));
+        }
         let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
         let source = self.source(key.source(), request)?;
         // Before the lock: a source that does not answer holds up nobody who mounts another.
@@ -159,8 +167,8 @@ impl Daemon {
                 self.shared.clone(),
                 key.root.clone(),
                 root.clone(),
-                request.options.ttl,
-                request.options.owner,
+                (request.options.ttl, request.options.owner),
+                OpenReport::new(request.options.passthrough),
             );
             if let Err(error) = self.mounts.mount(plan, filesystem, &self.runtime) {
                 // All or none: a host with half of its mounts looks healthy and is not.
@@ -199,6 +207,7 @@ impl Daemon {
                     mount_point: mounted.path.clone(),
                     source: mounted.source.clone(),
                     inodes: mounted.filesystem.inodes_held() as u64,
+                    opens: mounted.filesystem.open_report.stats(),
                 })
                 .collect(),
             kernel: self.shared.counters.values(),

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use lookupfs_cache::clock::Jitter;
+use lookupfs_cache::disk::CompleteFile;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::namespace::{Known, Namespace};
 use lookupfs_cache::page::ByteRange;
@@ -22,6 +23,7 @@ use crate::directory::{OpenDirectories, OpenDirectory};
 use crate::inode::{Inode, Inodes};
 use crate::kernel_cache::{Invalidator, OldEntry};
 use crate::log_limit::LogLimit;
+use crate::open_files::OpenReport;
 use crate::owner::{Ids, OwnerConfig};
 
 /// The longest target of a symbolic link: `PATH_MAX` without its NUL.
@@ -49,6 +51,8 @@ pub struct Filesystem {
     pub log_limit: LogLimit,
     /// Where to send word of names that have become old.
     pub invalidator: Invalidator,
+    /// How files are opened.
+    pub open_report: OpenReport,
     lifetimes: Lifetimes,
     owner: OwnerConfig,
     block_bytes: u32,
@@ -61,8 +65,8 @@ impl Filesystem {
         shared: Shared,
         root: SourcePath,
         status: Known<FileStatus>,
-        ttl: Ttl,
-        owner: OwnerConfig,
+        (ttl, owner): (Ttl, OwnerConfig),
+        open_report: OpenReport,
     ) -> Arc<Filesystem> {
         let inodes = Inodes::new(namespace.source().id().clone(), root, status);
         let block_bytes = shared.pages.page_size().bytes().min(u64::from(u32::MAX)) as u32;
@@ -73,6 +77,7 @@ impl Filesystem {
             directories: OpenDirectories::default(),
             log_limit: LogLimit::default(),
             invalidator: Invalidator::default(),
+            open_report,
             lifetimes: Lifetimes::new(ttl, Jitter::random()),
             owner,
             block_bytes,
@@ -186,6 +191,12 @@ impl Filesystem {
                 other => other,
             }
         })
+    }
+
+    /// The local file of a version that lies complete on the disk, its bytes checked. Never waits.
+    pub fn complete_file(&self, number: u64) -> Option<CompleteFile> {
+        let (_, version) = self.file(number).ok()?;
+        self.shared.pages.complete_file(&version)
     }
 
     /// Opens the directory `number`: the answer is a handle that pins its listing.

@@ -29,9 +29,11 @@ use crate::kernel_cache::KernelCache;
 
 mod attr;
 mod listing;
+mod open;
 mod read_only;
 
 use attr::{file_attr, no_attr};
+use open::Passthrough;
 
 /// `_IOR('L', 1, [u8; 16])`: the 128 bits that name the version of an open regular file.
 pub const VERSION_IOCTL: u32 = (2 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 1;
@@ -61,6 +63,8 @@ struct Handlers {
     deadline: Duration,
     /// The same for every other request.
     metadata_deadline: Duration,
+    /// The open files, where the mount hears of them.
+    passthrough: Option<Passthrough>,
 }
 
 /// Serves a mounted `/dev/fuse` descriptor until it is unmounted. Blocks; `ready` is called when the kernel has agreed
@@ -85,6 +89,7 @@ pub fn serve(
     config.n_threads = Some(EVENT_LOOPS);
     let acl = config.acl;
     let handlers = Handlers {
+        passthrough: filesystem.open_report.is_asked().then(Passthrough::default),
         filesystem: filesystem.clone(),
         runtime,
         deadline,
@@ -203,11 +208,10 @@ impl FuserFilesystem for Handlers {
             // An inode's bytes never change, so the kernel drops them only when told.
             | InitFlags::FUSE_EXPLICIT_INVAL_DATA
             | InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
-            // `open` answered ENOSYS: from then on opening costs no message.
-            | InitFlags::FUSE_NO_OPEN_SUPPORT;
+            | InitFlags::FUSE_READDIRPLUS_AUTO;
         // The call fails as a whole if the kernel lacks one of them.
         let _ = config.add_capabilities(wanted & config.capabilities());
+        open::agree(config, &self.filesystem.open_report);
         let _ = config.set_max_write(READ_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())
@@ -249,11 +253,22 @@ impl FuserFilesystem for Handlers {
         });
     }
 
-    fn open(&self, _request: &Request, _number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // The inode is the version: there is nothing to open. The kernel does not ask again on this mount, and keeps
-        // its pages over opens.
-        self.filesystem.counters().opens.add_one();
-        reply.error(raw(Errno::NO_SUCH_OPERATION));
+    fn open(&self, _request: &Request, number: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.open_file(number.0, reply);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        number: INodeNo,
+        _handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.close_file(number.0);
+        reply.ok();
     }
 
     fn read(

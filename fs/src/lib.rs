@@ -36,6 +36,7 @@ pub mod log_limit;
 pub mod message;
 pub mod mount_point;
 pub mod mounts;
+pub mod open_files;
 pub mod options;
 pub mod owner;
 pub mod size;

@@ -37,6 +37,8 @@ pub struct MountOptions {
     pub user: Option<String>,
     /// Where `core-site.xml` and `hdfs-site.xml` are; `None`: `HADOOP_CONF_DIR`.
     pub hadoop_conf: Option<PathBuf>,
+    /// Whether complete files on the local disk are opened with passthrough; otherwise opening costs no message.
+    pub passthrough: bool,
 }
 
 /// Options of a whole daemon; all its mounts share them.
@@ -72,6 +74,7 @@ impl Default for MountOptions {
             namenode_rate: None,
             user: None,
             hadoop_conf: None,
+            passthrough: false,
         }
     }
 }
@@ -123,12 +126,7 @@ fn is_always_so(name: &str) -> bool {
 }
 
 /// Names that design and peers know and that are not built yet.
-const NOT_YET: [&str; 4] = [
-    "hedge",
-    "stale_if_error",
-    "passthrough",
-    "metrics",
-];
+const NOT_YET: [&str; 3] = ["hedge", "stale_if_error", "metrics"];
 
 /// Whether `option` goes on with the filter that an earlier `log=` began: commas part both options and filters, and no
 /// option is named like a module.
@@ -193,6 +191,7 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
         "allow_other" => mount.allow_other = flag()?,
         "default_permissions" => mount.default_permissions = flag()?,
         "user" => mount.user = Some(needed()?.to_owned()),
+        "passthrough" => mount.passthrough = flag()?,
         "hadoop_conf" => mount.hadoop_conf = Some(PathBuf::from(needed()?)),
         "memory" => {
             daemon.memory = parse_bytes(needed()?)?;

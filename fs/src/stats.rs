@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::CounterValues;
+use crate::open_files::OpenStats;
 use crate::options::DaemonOptions;
 
 /// Everything that a daemon counts.
@@ -40,6 +41,8 @@ pub struct MountStats {
     pub source: String,
     /// Inodes that the kernel holds.
     pub inodes: u64,
+    /// How files are opened.
+    pub opens: OpenStats,
 }
 
 /// One source.
@@ -71,12 +74,21 @@ impl fmt::Display for Stats {
                 mount_point,
                 source,
                 inodes,
+                opens,
             } = mount;
             writeln!(
                 f,
-                "mount {} shows {source}, {inodes} inodes held",
-                mount_point.display()
+                "mount {} shows {source}, {inodes} inodes held, opens: {}",
+                mount_point.display(),
+                opens.mode
             )?;
+            if opens.mode != "no-open" {
+                let (passthrough, kept) = (opens.passthrough, opens.kept);
+                writeln!(f, "  {passthrough} opens with passthrough, {kept} without")?;
+            }
+            if let Some(refusal) = &opens.refusal {
+                writeln!(f, "  no passthrough: {refusal}")?;
+            }
         }
         let kernel = serde_json::to_value(self.kernel).unwrap_or_default();
         section(f, "kernel", &kernel)?;
