@@ -27,10 +27,12 @@ use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::kernel_cache::KernelCache;
 
+mod agreed;
 mod attr;
 mod listing;
 mod read_only;
 
+use agreed::agreed;
 use attr::{file_attr, no_attr};
 
 /// `_IOR('L', 1, [u8; 16])`: the 128 bits that name the version of an open regular file.
@@ -210,6 +212,7 @@ impl FuserFilesystem for Handlers {
         let _ = config.add_capabilities(wanted & config.capabilities());
         let _ = config.set_max_write(READ_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = self.filesystem.agreed.set(agreed(config));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Decides nothing else: what the values mean is up to [`crate::daemon`]. fs/CONFIG.md documents every name.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +49,9 @@ pub struct DaemonOptions {
     pub max_inflight: u64,
     /// What is logged, as `tracing-subscriber` filters are written.
     pub log: String,
+    /// Where metrics are served; `None`: nowhere.
+    #[serde(default)]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for MountOptions {
@@ -77,6 +81,7 @@ impl Default for DaemonOptions {
             page_size: 16 << 10,
             max_inflight: 64 << 20,
             log: "info".to_owned(),
+            metrics: None,
         }
     }
 }
@@ -121,7 +126,6 @@ const NOT_YET: [&str; 6] = [
     "hedge",
     "stale_if_error",
     "passthrough",
-    "metrics",
 ];
 
 /// Whether `option` goes on with the filter that an earlier `log=` began: commas part both options and filters, and no
@@ -204,6 +208,10 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
             needed()?.clone_into(&mut daemon.log);
             parsed.given.push("log");
         }
+        "metrics" => {
+            daemon.metrics = Some(metrics_address(needed()?)?);
+            parsed.given.push("metrics");
+        }
         "rw" => return Err("lookupfs mounts are read-only; leave it out".to_owned()),
         name if NOT_YET.contains(&name) => {
             return Err("not supported yet by this version; leave it out".to_owned());
@@ -257,6 +265,19 @@ fn check_log(filter: &str) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(error) => Err(format!(
             "option log: {error}; write it as info,lookupfs_cache=debug"
+        )),
+    }
+}
+
+/// `ADDRESS:PORT`, or a port alone, which is then only reached from this host.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port_alone = text
+        .parse::<u16>()
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    match port_alone.or_else(|_| text.parse()) {
+        Ok(address) if address.port() != 0 => Ok(address),
+        _ => Err(format!(
+            "{text:?} is neither a port nor ADDRESS:PORT; write 9105, 0.0.0.0:9105 or [::1]:9105"
         )),
     }
 }
@@ -336,11 +357,28 @@ mod tests {
             ("memory=1k", "16m"),
             ("uid=4294967295", "numeric id"),
             ("log=loud", "no level"),
+            ("metrics=host:1", "ADDRESS:PORT"),
+            ("metrics=0", "ADDRESS:PORT"),
+            ("metrics=70000", "ADDRESS:PORT"),
+            ("metrics", "metrics=VALUE"),
             ("log=info,lookupfs_cache=loud", "option log"),
             ("lookupfs_cache=debug", "--help"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_reached_from_this_host_only() {
+        for (text, address) in [
+            ("metrics=9105", "127.0.0.1:9105"),
+            ("metrics=0.0.0.0:1", "0.0.0.0:1"),
+            ("metrics=[::1]:9", "[::1]:9"),
+        ] {
+            let parsed = parse(text).unwrap();
+            assert_eq!(parsed.daemon.metrics.unwrap().to_string(), address);
+            assert_eq!(parsed.given, ["metrics"]);
         }
     }
 
