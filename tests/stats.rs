@@ -3,22 +3,23 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use lookupfs_fs::stats::GAUGES;
 use lookupfs_tests::{Daemon, Tree, pattern, wait_until};
 use serde_json::Value;
 
+#[path = "stats/control_socket.rs"]
+mod control_socket;
 #[path = "stats/exposition.rs"]
 mod exposition;
+#[path = "stats/names.rs"]
+mod names;
 
 /// A port that nobody listens at now.
 fn free_port() -> u16 {
@@ -129,7 +130,7 @@ fn a_source_that_hangs_shows_as_the_oldest_operation_and_holds_up_no_stats() {
         "time goes on"
     );
     assert!(metric("lookupfs_mount_in_flight_operations") >= 1.0);
-    all_names_are_documented(&daemon);
+    names::all_are_documented(&daemon);
 
     drop(frozen);
     assert_eq!(reader.join().unwrap(), bytes[12 << 20..][..4096]);
@@ -140,98 +141,6 @@ fn a_source_that_hangs_shows_as_the_oldest_operation_and_holds_up_no_stats() {
         metric["lookupfs_mount_oldest_operation_age_seconds"].value(&[]),
         0.0
     );
-}
-
-/// Names that are only there on some hosts.
-const ON_SOME_HOSTS: [&str; 2] = [
-    "mounts[].settings.congestion_threshold",
-    "mounts[].settings.read_ahead_bytes",
-];
-
-/// Compares fs/METRICS.md with a daemon that has a mount, a file that was read, and an operation that waits.
-fn all_names_are_documented(daemon: &Daemon) {
-    let documented = documented();
-    let json = stdout(daemon, &["stats", "--all", "--json", "--files"]);
-    let mut leaves = BTreeSet::new();
-    name_leaves("", &serde_json::from_str(&json).unwrap(), &mut leaves);
-    let json_names: BTreeSet<String> = documented
-        .keys()
-        .filter(|n| !n.starts_with("lookupfs_"))
-        .cloned()
-        .collect();
-    let is_everywhere = |name: &&String| !ON_SOME_HOSTS.contains(&name.as_str());
-    let undocumented: Vec<_> = leaves.difference(&json_names).collect();
-    let missing: Vec<_> = json_names.difference(&leaves).filter(is_everywhere).collect();
-    assert!(undocumented.is_empty(), "not in fs/METRICS.md: {undocumented:?}");
-    assert!(
-        missing.is_empty(),
-        "in fs/METRICS.md, and nowhere else: {missing:?}"
-    );
-    for (name, kind) in &documented {
-        let last = name.rsplit('.').next().unwrap();
-        let is_counted = ["cache.", "sources[].requests.", "mounts[].requests.", "kernel."];
-        if is_counted.iter().any(|part| name.starts_with(part)) {
-            assert_eq!(
-                GAUGES.contains(&last),
-                kind == "gauge",
-                "{name}: `--reset` would take it for the other"
-            );
-        }
-    }
-
-    let families = exposition::read(&stdout(daemon, &["stats", "--all", "--prometheus"]));
-    let of_some_hosts = [
-        "lookupfs_mount_congestion_threshold_requests",
-        "lookupfs_mount_read_ahead_bytes",
-    ];
-    for (name, family) in &families {
-        assert_eq!(
-            documented.get(name),
-            Some(&family.kind),
-            "{name} in fs/METRICS.md"
-        );
-    }
-    for name in documented.keys().filter(|name| name.starts_with("lookupfs_")) {
-        let is_there = families.contains_key(name) || of_some_hosts.contains(&name.as_str());
-        assert!(is_there, "in fs/METRICS.md, and not among the metrics: {name}");
-    }
-}
-
-/// Names of the tables of fs/METRICS.md with their types.
-fn documented() -> BTreeMap<String, String> {
-    let cells = |line: &str| -> Vec<String> { line.split('|').map(|cell| cell.trim().to_owned()).collect() };
-    let rows = include_str!("../fs/METRICS.md").lines().map(cells);
-    let named = rows.filter(|row| row.len() >= 6 && row[1].starts_with('`') && row[1].ends_with('`'));
-    let mut names = BTreeMap::new();
-    for row in named {
-        let name = row[1].trim_matches('`').to_owned();
-        assert!(
-            names.insert(name, row[2].clone()).is_none(),
-            "{} is there twice",
-            row[1]
-        );
-    }
-    names
-}
-
-fn name_leaves(prefix: &str, value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(members) => {
-            for (name, value) in members {
-                let dot = if prefix.is_empty() { "" } else { "." };
-                name_leaves(&format!("{prefix}{dot}{name}"), value, names);
-            }
-        }
-        Value::Array(members) => {
-            assert!(!members.is_empty(), "{prefix} is empty, which proves nothing");
-            for value in members {
-                name_leaves(&format!("{prefix}[]"), value, names);
-            }
-        }
-        _ => {
-            names.insert(prefix.to_owned());
-        }
-    }
 }
 
 #[test]
@@ -412,93 +321,5 @@ fn an_address_that_is_taken_is_refused_before_anything_is_mounted() {
     assert!(
         !differs.status.success() && errors.contains("another metrics"),
         "{errors}"
-    );
-}
-
-#[test]
-fn the_control_socket_is_for_its_owner() {
-    let tree = Tree::new();
-    let mut daemon = Daemon::new();
-    daemon.mount(&tree.url(), "");
-    let directory = daemon.run_directory();
-    let socket = directory.join("default.sock");
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
-    assert_eq!((mode(&directory), mode(&socket)), (0o700, 0o600));
-    assert_eq!(ask_as_nobody(&socket), Err(Some(libc::EACCES)));
-    // Where somebody has opened the way, the daemon itself still refuses.
-    for (path, mode) in [
-        (directory.parent().unwrap(), 0o755),
-        (&directory, 0o755),
-        (&socket, 0o666),
-    ] {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    }
-    assert_eq!(ask_as_nobody(&socket), Ok(String::new()));
-    assert!(
-        daemon.log().contains("another user asked the control socket"),
-        "{}",
-        daemon.log()
-    );
-    assert!(daemon.count("/pid") > 0, "its owner is answered");
-}
-
-/// What a process of another user is answered on the socket: text, or an errno.
-fn ask_as_nobody(socket: &Path) -> Result<String, Option<i32>> {
-    let socket = socket.to_owned();
-    let nobody = std::thread::spawn(move || {
-        let id = 65_534;
-        // SAFETY: changes the user of this thread alone (the bare system call, not the library's), which ends below.
-        let changed = unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) };
-        assert_eq!(changed, 0, "needs root");
-        let errno = |error: std::io::Error| error.raw_os_error();
-        let mut stream = UnixStream::connect(socket).map_err(errno)?;
-        // The daemon may have hung up already.
-        let _ = stream.write_all(b"{\"Stats\":{\"reset\":true}}\n");
-        let mut text = String::new();
-        match stream.read_to_string(&mut text) {
-            Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => Err(errno(error)),
-            _ => Ok(text),
-        }
-    });
-    nobody.join().unwrap()
-}
-
-#[test]
-fn silent_and_garbage_clients_hold_nobody_up() {
-    let tree = Tree::new();
-    tree.write("f", b"bytes");
-    let port = free_port();
-    let mut daemon = Daemon::new();
-    let mount = daemon.mount(&tree.url(), &format!("metrics={port}"));
-    let socket = daemon.run_directory().join("default.sock");
-    let mut clients = Vec::new();
-    for number in 0..40 {
-        let mut client = UnixStream::connect(&socket).unwrap();
-        match number % 3 {
-            0 => {}
-            1 => client.write_all(b"{\"Stats\":").unwrap(),
-            _ => client.write_all(b"\x00\xff garbage\n").unwrap(),
-        }
-        clients.push(client);
-    }
-    let scrapers: Vec<_> = (0..6)
-        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
-        .collect();
-    assert!(daemon.count("/pid") > 0);
-    exposition::read(&scrape(port));
-    assert_eq!(fs::read(mount.join("f")).unwrap(), b"bytes");
-    drop((clients, scrapers));
-    let open = || {
-        fs::read_dir(format!("/proc/{}/fd", daemon.pid()))
-            .unwrap()
-            .count()
-    };
-    let before = open();
-    for _ in 0..50 {
-        UnixStream::connect(&socket).unwrap().write_all(b"x\n").unwrap();
-    }
-    assert!(
-        wait_until(Duration::from_secs(20), || open() <= before),
-        "no descriptor stays behind"
     );
 }
