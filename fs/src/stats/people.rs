@@ -109,7 +109,7 @@ fn lines(f: &mut fmt::Formatter<'_>, prefix: &str, value: &Value) -> fmt::Result
         if value.is_object() {
             lines(f, &format!("{prefix}{name}."), value)?;
         } else if !value.is_null() {
-            writeln!(f, "  {:<36} {value:>16}", format!("{prefix}{name}"))?;
+            writeln!(f, "  {:<36} {:>16}", format!("{prefix}{name}"), value.to_string())?;
         }
     }
     let count = |name: &str| members.get(name).and_then(Value::as_u64);
