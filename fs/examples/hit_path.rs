@@ -14,7 +14,7 @@ use lookupfs_cache::page_cache::PageCache;
 use lookupfs_cache::source::memory::MemorySource;
 use lookupfs_cache::version::SourcePath;
 use lookupfs_fs::answer::Answer;
-use lookupfs_fs::attributes::{LookedUp, Ttl};
+use lookupfs_fs::attributes::{Immutable, LookedUp, Ttl};
 use lookupfs_fs::filesystem::{Filesystem, Shared};
 use lookupfs_fs::inode::ROOT;
 use lookupfs_fs::owner::{Ids, OwnerConfig};
@@ -74,6 +74,7 @@ async fn main() -> Result<()> {
     let ttl = Ttl {
         positive: Duration::from_secs(3600),
         negative: Duration::from_secs(1),
+        immutable: Immutable::Nothing,
     };
     let now = MaxAge {
         positive: Duration::ZERO,

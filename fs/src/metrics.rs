@@ -58,6 +58,18 @@ impl Samples {
         for source in &stats.sources {
             let labels = vec![daemon.clone(), ("source", source.id.clone())];
             self.add_all(table::SOURCE, &labels, &source.requests);
+            self.add_all(table::NAMES, &labels, &source.namespace);
+            let delayed_ms = source
+                .namespace
+                .pointer("/rate/delayed_ms")
+                .and_then(Value::as_f64);
+            if let Some(milliseconds) = delayed_ms {
+                self.add(
+                    "lookupfs_source_delay_seconds_total",
+                    labels,
+                    milliseconds / 1000.0,
+                );
+            }
         }
         for mount in &stats.mounts {
             let labels = vec![

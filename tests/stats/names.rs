@@ -35,7 +35,13 @@ pub(super) fn all_are_documented(daemon: &Daemon) {
     );
     for (name, kind) in &documented {
         let last = name.rsplit('.').next().unwrap();
-        let is_counted = ["cache.", "sources[].requests.", "mounts[].requests.", "kernel."];
+        let is_counted = [
+            "cache.",
+            "sources[].requests.",
+            "sources[].namespace.",
+            "mounts[].requests.",
+            "kernel.",
+        ];
         if is_counted.iter().any(|part| name.starts_with(part)) {
             assert_eq!(
                 GAUGES.contains(&last),

@@ -132,6 +132,42 @@ pub const FAMILIES: &[Family] = &[
         "Requests that the source has not answered yet.",
     ),
     counter(
+        "lookupfs_names_hits_total",
+        "Questions about names that were answered from memory.",
+    ),
+    counter(
+        "lookupfs_names_misses_total",
+        "Questions about names that the source was asked, or that joined one under way. Of absent names: answers that nothing is there.",
+    ),
+    counter(
+        "lookupfs_names_evictions_total",
+        "Answers about names pushed out for want of room.",
+    ),
+    gauge(
+        "lookupfs_names_bytes",
+        "Memory of answers about names, by estimate.",
+    ),
+    counter(
+        "lookupfs_names_hits_by_listing_total",
+        "Of the hits of statuses and absent names, those that a listing answered.",
+    ),
+    counter(
+        "lookupfs_names_listings_total",
+        "Listings made in place of the statuses of many names of one directory.",
+    ),
+    counter(
+        "lookupfs_source_delayed_requests_total",
+        "Requests that waited for their turn under namenode_rate.",
+    ),
+    counter(
+        "lookupfs_source_delay_seconds_total",
+        "How long all of them together.",
+    ),
+    counter(
+        "lookupfs_source_refused_requests_total",
+        "Requests that would have waited longer than their deadline, refused.",
+    ),
+    counter(
         "lookupfs_mount_requests_total",
         "Requests of the kernel, by type.",
     ),
@@ -293,6 +329,70 @@ pub const SOURCE: &[Sample] = &[
     sample("lookupfs_source_read_bytes_total", "/read_bytes", &[]),
     sample("lookupfs_source_failed_requests_total", "/failed", &[]),
     sample("lookupfs_source_in_flight_requests", "/in_flight", &[]),
+];
+
+/// Of the names of one source; labelled with it.
+pub const NAMES: &[Sample] = &[
+    sample(
+        "lookupfs_names_hits_total",
+        "/statuses/hits",
+        &[("kind", "status")],
+    ),
+    sample("lookupfs_names_hits_total", "/absent/hits", &[("kind", "absent")]),
+    sample(
+        "lookupfs_names_hits_total",
+        "/listings/hits",
+        &[("kind", "listing")],
+    ),
+    sample(
+        "lookupfs_names_misses_total",
+        "/statuses/misses",
+        &[("kind", "status")],
+    ),
+    sample(
+        "lookupfs_names_misses_total",
+        "/absent/misses",
+        &[("kind", "absent")],
+    ),
+    sample(
+        "lookupfs_names_misses_total",
+        "/listings/misses",
+        &[("kind", "listing")],
+    ),
+    sample(
+        "lookupfs_names_evictions_total",
+        "/statuses/evictions",
+        &[("kind", "status")],
+    ),
+    sample(
+        "lookupfs_names_evictions_total",
+        "/absent/evictions",
+        &[("kind", "absent")],
+    ),
+    sample(
+        "lookupfs_names_evictions_total",
+        "/listings/evictions",
+        &[("kind", "listing")],
+    ),
+    sample(
+        "lookupfs_names_bytes",
+        "/statuses/memory_bytes",
+        &[("kind", "status")],
+    ),
+    sample(
+        "lookupfs_names_bytes",
+        "/absent/memory_bytes",
+        &[("kind", "absent")],
+    ),
+    sample(
+        "lookupfs_names_bytes",
+        "/listings/memory_bytes",
+        &[("kind", "listing")],
+    ),
+    sample("lookupfs_names_hits_by_listing_total", "/hits_by_listing", &[]),
+    sample("lookupfs_names_listings_total", "/listings_for_names", &[]),
+    sample("lookupfs_source_delayed_requests_total", "/rate/delayed", &[]),
+    sample("lookupfs_source_refused_requests_total", "/rate/refused", &[]),
 ];
 
 /// Of one mount; labelled with it and its source.

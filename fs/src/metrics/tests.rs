@@ -62,7 +62,15 @@ fn names_follow_prometheus_rules() {
 fn every_sample_has_a_family_and_no_two_are_the_same() {
     let names: BTreeSet<&str> = table::FAMILIES.iter().map(|family| family.name).collect();
     let mut seen = BTreeSet::new();
-    for sample in [table::DAEMON, table::CACHE, table::SOURCE, table::MOUNT].concat() {
+    for sample in [
+        table::DAEMON,
+        table::CACHE,
+        table::SOURCE,
+        table::NAMES,
+        table::MOUNT,
+    ]
+    .concat()
+    {
         assert!(names.contains(sample.family), "{}", sample.family);
         assert!(seen.insert((sample.family, sample.labels)), "{sample:?}");
     }
