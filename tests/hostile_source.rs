@@ -22,7 +22,6 @@ use lookupfs_cache::source::memory::MemorySource;
 use lookupfs_cache::source::{Entry, FileKind, FileStatus, Listing, OpenFile, Source};
 use lookupfs_cache::version::{FileVersion, SourceId, SourcePath};
 use lookupfs_fs::attributes::{Immutable, Ttl};
-use lookupfs_fs::counters::Counters;
 use lookupfs_fs::filesystem::{Filesystem, Shared};
 use lookupfs_fs::mounts::{MountPlan, Mounts};
 use lookupfs_fs::open_files::OpenReport;
@@ -35,7 +34,7 @@ use tokio::runtime::Runtime;
 struct InProcess {
     runtime: Runtime,
     mounts: Arc<Mounts>,
-    counters: Arc<Counters>,
+    filesystem: Arc<Filesystem>,
     point: TempDir,
 }
 
@@ -53,9 +52,7 @@ impl InProcess {
         let shared = Shared {
             pages: PageCache::new(CacheConfig::default(), runtime.handle().clone()).unwrap(),
             ids: Arc::new(Ids::default()),
-            counters: Arc::default(),
         };
-        let counters = shared.counters.clone();
         let namespace = Arc::new(Namespace::new(source, 1 << 20, Clock::system()));
         let root = SourcePath::root();
         let now = MaxAge {
@@ -81,11 +78,11 @@ impl InProcess {
             metadata_deadline: Duration::from_secs(5),
         };
         let mounts = Arc::new(Mounts::default());
-        mounts.mount(&plan, filesystem, runtime.handle()).unwrap();
+        mounts.mount(&plan, filesystem.clone(), runtime.handle()).unwrap();
         InProcess {
             runtime,
             mounts,
-            counters,
+            filesystem,
             point,
         }
     }
@@ -293,7 +290,7 @@ fn a_panic_is_eio_is_counted_and_the_mount_goes_on() {
     for _ in 0..10 {
         assert_eq!(errno(fs::metadata(mount.path("panic"))), libc::EIO);
     }
-    assert!(mount.counters.values().panics >= 1, "counted");
+    assert!(mount.filesystem.counters().values().panics >= 1, "counted");
     assert_eq!(errno(fs::metadata(mount.path("none"))), libc::ENOENT);
     assert!(Path::new(mount.point.path()).is_dir());
 }

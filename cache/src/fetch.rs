@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
+use crate::account::Account;
 use crate::budget::Permit;
 use crate::disk::NewPage;
 use crate::error::{Error, ErrorKind, Result};
@@ -17,9 +18,15 @@ use crate::page_cache::PageCache;
 use crate::source::{OpenFile, Source};
 use crate::version::FileVersion;
 
-/// How to come by the opened file.
+/// How to come by the opened file, and who pays for what is read from it.
 #[derive(Clone, Debug)]
-pub(crate) enum Opening {
+pub(crate) struct Opening {
+    way: Way,
+    account: Option<Arc<Account>>,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
     /// It is open.
     Open(Arc<dyn OpenFile>),
     /// Open it if it is not.
@@ -27,10 +34,34 @@ pub(crate) enum Opening {
 }
 
 impl Opening {
+    /// The file is open.
+    pub(crate) fn open(file: Arc<dyn OpenFile>) -> Opening {
+        Opening {
+            way: Way::Open(file),
+            account: None,
+        }
+    }
+
+    /// Open it if it is not.
+    pub(crate) fn at(source: Arc<dyn Source>, version: Arc<FileVersion>) -> Opening {
+        Opening {
+            way: Way::At(source, version),
+            account: None,
+        }
+    }
+
+    /// Who pays; without it nobody does.
+    pub(crate) fn charged_to(self, account: Option<&Arc<Account>>) -> Opening {
+        Opening {
+            account: account.cloned(),
+            ..self
+        }
+    }
+
     pub(crate) fn version(&self) -> &FileVersion {
-        match self {
-            Opening::Open(file) => file.version(),
-            Opening::At(_, version) => version,
+        match &self.way {
+            Way::Open(file) => file.version(),
+            Way::At(_, version) => version,
         }
     }
 }
@@ -51,6 +82,9 @@ impl ExtentFetch {
         cache.counters.extent_bytes.add(self.range.len());
         match self.fetch(&cache).await {
             Ok((permit, bytes)) => {
+                if let Some(account) = &self.opening.account {
+                    account.charge(self.range.len());
+                }
                 self.publish(&cache, &bytes);
                 drop((bytes, permit));
             }
@@ -81,9 +115,9 @@ impl ExtentFetch {
     }
 
     async fn ask(&self, cache: &PageCache) -> Result<Bytes> {
-        let file = match &self.opening {
-            Opening::Open(file) => file.clone(),
-            Opening::At(source, version) => cache.handles.open(source, version).await?,
+        let file = match &self.opening.way {
+            Way::Open(file) => file.clone(),
+            Way::At(source, version) => cache.handles.open(source, version).await?,
         };
         let bytes = file.read(self.range).await?;
         if bytes.len() as u64 != self.range.len() {

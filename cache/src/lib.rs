@@ -3,6 +3,7 @@
 //! The contract of this crate: a read returns the bytes that one version of a file has at its source, or an error.
 //! A fault of the cache itself is a miss, never a failed read.
 
+pub mod account;
 mod budget;
 pub mod clock;
 mod coalesce;

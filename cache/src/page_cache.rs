@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime;
 
+use crate::account::Account;
 use crate::budget::Budget;
 use crate::coalesce::ExtentRule;
 use crate::config::{CacheConfig, Limits};
@@ -106,6 +107,16 @@ impl PageCache {
     ///
     /// `None` too for a range that [`PageCache::read`] would refuse.
     pub fn read_cached(self: &Arc<Self>, version: &FileVersion, range: ByteRange) -> Option<Bytes> {
+        self.read_cached_for(version, range, None)
+    }
+
+    /// [`PageCache::read_cached`]; what is fetched ahead is charged to `account`.
+    pub fn read_cached_for(
+        self: &Arc<Self>,
+        version: &FileVersion,
+        range: ByteRange,
+        account: Option<&Arc<Account>>,
+    ) -> Option<Bytes> {
         if range.is_empty() {
             return Some(Bytes::new());
         }
@@ -131,7 +142,7 @@ impl PageCache {
         };
         self.counters.served_bytes.add(range.len());
         if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
-            self.read_ahead_later(version, ahead);
+            self.read_ahead_later(version, ahead, account);
         }
         Some(bytes)
     }
@@ -149,6 +160,20 @@ impl PageCache {
         version: &Arc<FileVersion>,
         range: ByteRange,
     ) -> Result<Bytes> {
+        self.read_for(source, version, range, None).await
+    }
+
+    /// [`PageCache::read`]; what this read has fetched, ahead and along with it too, is charged to `account`.
+    ///
+    /// # Errors
+    /// As [`PageCache::read`].
+    pub async fn read_for(
+        self: &Arc<Self>,
+        source: &Arc<dyn Source>,
+        version: &Arc<FileVersion>,
+        range: ByteRange,
+        account: Option<&Arc<Account>>,
+    ) -> Result<Bytes> {
         check_range(version, range)?;
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -157,7 +182,7 @@ impl PageCache {
         let (mut pages, mut missing) = self.look_up(version, range);
         self.fill_from_disk(version, first, &mut missing, &mut pages)
             .await;
-        let opening = Opening::At(source.clone(), version.clone());
+        let opening = Opening::at(source.clone(), version.clone()).charged_to(account);
         let waiters = self.claim_missing(&opening, &missing);
         if let Some(ahead) = self.streams.observe(version.id(), version.len(), range) {
             self.read_ahead(&opening, &ahead);

@@ -68,10 +68,17 @@ pub struct StatsArgs {
     /// Ask every daemon.
     #[arg(long)]
     pub all: bool,
-    /// One JSON object a daemon and line; bytes, counts and seconds.
+    /// One JSON object a daemon and line; bytes, counts and seconds since the start.
     #[arg(long)]
     pub json: bool,
-    /// Set the counters of kernel requests to 0 after showing them.
+    /// All metrics in Prometheus's text format, as the option metrics serves them.
+    #[arg(long, conflicts_with_all = ["json", "files", "reset"])]
+    pub prometheus: bool,
+    /// Also the N files of the mount with the most bytes; at most 1000.
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub files: Option<u32>,
+    /// Afterwards show people what is counted from now on; JSON and Prometheus go on counting.
     #[arg(long)]
     pub reset: bool,
 }
@@ -113,5 +120,6 @@ Options of the whole daemon (the first mount decides):
   cache_dir=DIR          where pages are kept over restarts; default nowhere
   cache_size=SIZE        disk for them; default half of what is free there and theirs already
   log=info               what is logged: error, warn, info, debug, or a filter
+  metrics=[ADDRESS:]PORT serve Prometheus metrics there; a port alone is for this host only
 Times are seconds unless they say ms, m or h; sizes take k, m, g (powers of 1024).
 Ignored: ro, auto, noauto, nofail, _netdev, x-*, and what mount(8) keeps for itself.";

@@ -1,21 +1,22 @@
 //! What the commands of `lookupfs` do.
 
-use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::cli::{DaemonArgs, MountArgs, StatsArgs, UmountArgs};
-use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
+use crate::cli::{DaemonArgs, MountArgs, UmountArgs};
+use crate::control::{self, DaemonFiles, MountRequest};
 use crate::daemon::{self, Daemon};
 use crate::message::one_line;
 use crate::options::{self, DaemonOptions};
 use crate::sources::{SourceKey, SourceKeyError};
 use crate::{launch, mount_point};
 
-/// How long a daemon may take to say its counters.
-const STATS_WAIT: Duration = Duration::from_secs(10);
+mod stats;
+
+pub use stats::stats;
 
 /// Why a command failed; the text is one line that says what to do.
 #[derive(Debug, Error)]
@@ -111,61 +112,6 @@ pub fn umount(args: &UmountArgs) -> Done {
     done
 }
 
-/// `lookupfs stats`.
-///
-/// # Errors
-/// If no daemon answers.
-pub fn stats(args: &StatsArgs) -> Done {
-    let wanted = match &args.mount_point {
-        Some(path) => Some(mount_point::absolute(path).map_err(failed)?),
-        None => None,
-    };
-    let mut shown = 0;
-    for socket in control::sockets().map_err(CommandError::Failed)? {
-        // Asked without a reset first: only the daemon of the mount point is reset.
-        let ask = |reset| control::ask(&socket, &Request::Stats { reset }, STATS_WAIT);
-        let stats = match ask(false) {
-            Ok(Answer::Stats(stats)) => stats,
-            Err(error) if control::nobody_listens(&error) => continue,
-            Ok(_) | Err(_) => {
-                eprintln!("lookupfs: {}: the daemon does not answer", socket.display());
-                continue;
-            }
-        };
-        let is_wanted = wanted
-            .as_ref()
-            .is_none_or(|path| stats.mounts.iter().any(|mount| mount.mount_point == *path));
-        if !is_wanted {
-            continue;
-        }
-        shown += 1;
-        let text = if args.json {
-            serde_json::to_string(&stats).map_err(failed)?
-        } else {
-            stats.to_string()
-        };
-        // A reader that has seen enough closes the pipe: that is no failure.
-        if writeln!(std::io::stdout(), "{}", text.trim_end()).is_err() {
-            return Ok(());
-        }
-        if args.reset {
-            ask(true).map_err(failed)?;
-        }
-    }
-    match (&args.mount_point, shown) {
-        (Some(path), 0) => {
-            let path = path.display();
-            Err(CommandError::Failed(format!(
-                "{path}: no daemon of this user serves it; `lookupfs stats --all` shows those that run"
-            )))
-        }
-        (None, 0) => Err(CommandError::Failed(
-            "no daemon of this user is running".to_owned(),
-        )),
-        _ => Ok(()),
-    }
-}
-
 /// `lookupfs daemon`: what `mount` starts in the background.
 ///
 /// # Errors
@@ -213,10 +159,11 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
         .build()
         .map_err(failed)?;
     let daemon = Daemon::new(name, options.clone(), runtime.handle().clone()).map_err(failed)?;
+    let metrics = options.metrics.map(listen_for_scrapes).transpose()?;
     let listener = control::listen(&files.socket).map_err(failed)?;
     let mounted = first.map_or(Ok(()), |request| daemon.mount(request));
     let ended = match mounted {
-        Ok(()) => runtime.block_on(daemon.run(listener)).map_err(failed),
+        Ok(()) => runtime.block_on(daemon.run(listener, metrics)).map_err(failed),
         Err(reason) => Err(CommandError::Failed(reason)),
     };
     // The socket goes while the name is still ours: whoever comes now starts a new daemon.
@@ -224,6 +171,18 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
     // Requests that still wait for a source are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ended
+}
+
+/// Before anything is mounted: a daemon that cannot be watched as it was told to is not started.
+fn listen_for_scrapes(address: SocketAddr) -> Result<TcpListener, CommandError> {
+    TcpListener::bind(address).map_err(|error| {
+        CommandError::Failed(match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                format!("option metrics: {address} is in use already; choose another port")
+            }
+            _ => format!("option metrics: cannot listen at {address}: {error}"),
+        })
+    })
 }
 
 /// Files open at `file://` sources, sockets to DataNodes and mounts all cost a descriptor: the soft limit of most hosts,

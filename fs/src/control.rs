@@ -1,10 +1,11 @@
 //! The control socket: how `mount` joins a running daemon and `stats` asks it.
 //!
-//! One request and one answer a connection, each one line of JSON. The socket is in a directory that only its owner may
-//! enter, and is itself mode 0600.
+//! One request a connection, and one answer or several, each one line of JSON. The socket is in a directory that only
+//! its owner may enter, and is itself mode 0600. Owns the protocol and the asking side; [`connection`] is the daemon's.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,9 +16,13 @@ use serde::{Deserialize, Serialize};
 use crate::options::{DaemonOptions, MountOptions};
 use crate::stats::Stats;
 
+pub mod connection;
+
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 4 << 20;
-/// How long a peer may take to send its line.
+/// How long a daemon waits for a request: who connects has it ready.
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
+/// How long a peer may take to take a line.
 const LINE_WAIT: Duration = Duration::from_secs(10);
 
 /// What is asked of a daemon.
@@ -26,10 +31,26 @@ pub enum Request {
     /// Mount a source.
     Mount(Box<MountRequest>),
     /// Show the counters.
-    Stats {
-        /// Set the counters to 0 afterwards.
-        reset: bool,
-    },
+    Stats(StatsRequest),
+}
+
+/// One `lookupfs stats`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StatsRequest {
+    /// From now on differences from these counters are shown to people.
+    pub reset: bool,
+    /// Files to show.
+    #[serde(default)]
+    pub files: Option<FilesRequest>,
+}
+
+/// Which files to show.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FilesRequest {
+    /// Of this mount; `None`: of each.
+    pub mount_point: Option<PathBuf>,
+    /// So many of a mount, those with the most bytes.
+    pub count: usize,
 }
 
 /// One `lookupfs mount`.
@@ -170,16 +191,37 @@ pub fn sockets() -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Sends one request and waits for the answer, at most `patience`.
+/// Sends one request and waits for the first answer, at most `patience`.
 ///
 /// # Errors
 /// `NotFound` or `ConnectionRefused` where no daemon listens; others as the socket says.
 pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<Answer> {
+    ask_each(socket, request, patience, ControlFlow::Break)
+}
+
+/// Sends one request and hands each answer to `on_answer`, until it breaks; waits for each at most `patience`. A daemon
+/// that is at work for somebody who goes away stops.
+///
+/// # Errors
+/// As [`ask`]; `UnexpectedEof` if the daemon has no answer left and `on_answer` wants one.
+pub fn ask_each<T>(
+    socket: &Path,
+    request: &Request,
+    patience: Duration,
+    mut on_answer: impl FnMut(Answer) -> ControlFlow<T>,
+) -> io::Result<T> {
     let stream = UnixStream::connect(socket)?;
     stream.set_write_timeout(Some(LINE_WAIT))?;
     stream.set_read_timeout(Some(patience))?;
-    send(&stream, request)?;
-    receive(&stream)
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    (&stream).write_all(&line)?;
+    let mut reader = BufReader::new(&stream);
+    loop {
+        if let ControlFlow::Break(done) = on_answer(receive(&mut reader)?) {
+            return Ok(done);
+        }
+    }
 }
 
 /// Whether an error of [`ask`] says that no daemon listens.
@@ -212,30 +254,13 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Reads one request from a connection and answers it.
-///
-/// # Errors
-/// If the peer sends no request in time, or goes away.
-pub fn serve_one(stream: &UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
-    stream.set_read_timeout(Some(LINE_WAIT))?;
-    stream.set_write_timeout(Some(LINE_WAIT))?;
-    let request = receive(stream)?;
-    send(stream, &answer(request))
-}
-
-fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    stream.write_all(&line)
-}
-
-fn receive<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
+fn receive(reader: &mut impl BufRead) -> io::Result<Answer> {
     let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
-            "the peer closed without a whole line",
+            "the daemon closed without a whole line",
         ));
     }
     Ok(serde_json::from_slice(&line)?)

@@ -1,4 +1,4 @@
-//! Counters of what the kernel asked, shared by all mounts of a daemon; `lookupfs stats` shows them.
+//! Counters of what the kernel asked of one mount; `lookupfs stats` shows them, and their sum over all mounts.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What the kernel asked of the daemon since it started. All values are counts, but for `bytes_read`.
+        /// What the kernel asked of one mount since it was made. All values are counts, but for `bytes_read`.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
 
@@ -17,12 +17,15 @@ macro_rules! counters {
         impl Counters {
             /// The values now. They are read one after another, not at one instant.
             pub fn values(&self) -> CounterValues {
-                CounterValues { $($name: self.$name.0.load(Relaxed),)* }
+                CounterValues { $($name: self.$name.get(),)* }
             }
+        }
 
-            /// Sets all to 0.
-            pub fn reset(&self) {
-                $(self.$name.0.store(0, Relaxed);)*
+        impl CounterValues {
+            /// The sums of both.
+            #[must_use]
+            pub fn plus(&self, other: &CounterValues) -> CounterValues {
+                CounterValues { $($name: self.$name + other.$name,)* }
             }
         }
     };
@@ -43,8 +46,8 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// The value now.
-    pub fn value(&self) -> u64 {
+    /// The sum so far.
+    pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }

@@ -1,15 +1,16 @@
 //! The daemon: one page cache, any number of sources and mounts, one control socket.
 //!
-//! Started by `lookupfs mount`, or in the foreground by it. Ends when its last mount has gone, or on SIGTERM.
+//! Started by `lookupfs mount`, or in the foreground by it. Ends when its last mount has gone, or on SIGTERM. Owns the
+//! daemon's life and its mounts; what it answers is in [`answering`].
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lookupfs_cache::clock::Clock;
@@ -26,25 +27,28 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
-use crate::counters::Counters;
+use crate::accept::accept_all;
+use crate::control::{DaemonFiles, MountRequest};
 use crate::filesystem::{Filesystem, Shared};
 use crate::launch;
 use crate::message::one_line;
+use crate::metrics::http;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
 use crate::open_files::OpenReport;
 use crate::options::{DEADLINE_MAX, DaemonOptions};
 use crate::owner::Ids;
 use crate::sources::{OpenSource, SourceKey, SourceName};
-use crate::stats::{MountStats, SourceStats, Stats};
+use crate::stats::Stats;
+
+mod answering;
 
 /// How long a daemon without any mount waits for the first one.
 const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
 /// How long ending waits for readers of a detached mount.
 const END_GRACE: Duration = Duration::from_secs(5);
-/// Control connections served at once.
-const CONNECTIONS_MAX: usize = 16;
+/// Control connections served at once; more wait.
+const CONNECTIONS_MAX: usize = 32;
 /// Share of the memory for pages that statuses and listings may have beside it.
 const NAMESPACE_SHARE: u64 = 16;
 /// The least of that share.
@@ -65,7 +69,8 @@ pub struct Daemon {
     /// One request to mount at a time: two for the same place would race.
     mounting: Mutex<()>,
     is_ending: AtomicBool,
-    connections: AtomicUsize,
+    /// What was counted at the last reset.
+    at_reset: Mutex<Option<Box<Stats>>>,
 }
 
 impl Daemon {
@@ -97,7 +102,6 @@ impl Daemon {
         let shared = Shared {
             pages,
             ids: Arc::new(Ids::default()),
-            counters: Arc::new(Counters::default()),
         };
         let answers = (options.memory / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN);
         Ok(Arc::new(Daemon {
@@ -111,7 +115,7 @@ impl Daemon {
             mounts: Arc::default(),
             mounting: Mutex::default(),
             is_ending: AtomicBool::new(false),
-            connections: AtomicUsize::new(0),
+            at_reset: Mutex::default(),
         }))
     }
 
@@ -181,50 +185,28 @@ impl Daemon {
         Ok(())
     }
 
-    /// Everything that is counted.
-    pub fn stats(&self) -> Stats {
-        let sources = self.sources.lock();
-        let mut sources: Vec<SourceStats> = sources
-            .values()
-            .map(|source| SourceStats {
-                id: source.namespace.source().id().to_string(),
-                requests: source.requests(),
-                namespace: serde_json::to_value(source.namespace.stats()).unwrap_or_default(),
-            })
-            .collect();
-        sources.sort_by(|a, b| a.id.cmp(&b.id));
-        Stats {
-            daemon: self.name.clone(),
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            options: self.options.clone(),
-            mounts: self
-                .mounts
-                .list()
-                .iter()
-                .map(|mounted| MountStats {
-                    mount_point: mounted.path.clone(),
-                    source: mounted.source.clone(),
-                    inodes: mounted.filesystem.inodes_held() as u64,
-                    opens: mounted.filesystem.open_report.stats(),
-                })
-                .collect(),
-            kernel: self.shared.counters.values(),
-            cache: serde_json::to_value(self.shared.pages.stats()).unwrap_or_default(),
-            sources,
-        }
-    }
-
-    /// Serves the control socket, until the last mount has gone or a signal says so; then takes all mounts down.
+    /// Serves the control socket, and metrics where there is a listener for them, until the last mount has gone or a
+    /// signal says so; then takes all mounts down.
     ///
     /// # Errors
-    /// If signals or the socket cannot be had.
-    pub async fn run(self: Arc<Self>, listener: UnixListener) -> std::io::Result<()> {
+    /// If signals or a socket cannot be had.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: UnixListener,
+        metrics: Option<TcpListener>,
+    ) -> std::io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::UnixListener::from_std(listener)?;
         let this = self.clone();
-        thread::Builder::new()
-            .name("control".into())
-            .spawn(move || this.accept(&listener))?;
+        let serve = move |stream| this.clone().serve(stream);
+        tokio::spawn(accept_all(listener, "control socket", CONNECTIONS_MAX, serve));
+        if let Some(metrics) = metrics {
+            metrics.set_nonblocking(true)?;
+            let metrics = tokio::net::TcpListener::from_std(metrics)?;
+            let this = self.clone();
+            let serve = move |stream| http::serve(stream, this.clone().metrics());
+            tokio::spawn(accept_all(metrics, "metrics", http::CONNECTIONS_MAX, serve));
+        }
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
@@ -291,52 +273,6 @@ impl Daemon {
         true
     }
 
-    fn accept(self: Arc<Self>, listener: &UnixListener) {
-        for stream in listener.incoming().filter_map(Result::ok) {
-            if self.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-                self.connections.fetch_sub(1, Ordering::SeqCst);
-                continue;
-            }
-            let this = self.clone();
-            let serve = move || {
-                if let Err(error) = this.serve(&stream) {
-                    tracing::debug!(%error, "a control connection ended early");
-                }
-                this.connections.fetch_sub(1, Ordering::SeqCst);
-            };
-            if let Err(error) = thread::Builder::new().name("control".into()).spawn(serve) {
-                self.connections.fetch_sub(1, Ordering::SeqCst);
-                tracing::warn!(%error, "no thread for a control connection");
-            }
-        }
-    }
-
-    fn serve(self: &Arc<Self>, stream: &UnixStream) -> std::io::Result<()> {
-        let mut has_failed = false;
-        let served = control::serve_one(stream, |request| match request {
-            Request::Mount(request) => match self.mount(&request) {
-                Ok(()) => Answer::Mounted,
-                Err(_) if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
-                Err(reason) => {
-                    has_failed = true;
-                    Answer::Failed(reason)
-                }
-            },
-            Request::Stats { reset } => {
-                let stats = self.stats();
-                if reset {
-                    self.shared.counters.reset();
-                }
-                Answer::Stats(Box::new(stats))
-            }
-        });
-        if has_failed {
-            // Only now that the answer is out: a daemon that was started for this mount ends.
-            self.mounts.look_again();
-        }
-        served
-    }
-
     /// The options that the request gives for the daemon must be those that it has.
     fn agree(&self, request: &MountRequest) -> Result<(), String> {
         let (have, want) = (&self.options, &request.daemon);
@@ -347,6 +283,7 @@ impl Daemon {
             "log" => have.log != want.log,
             "cache_dir" => have.cache_dir != want.cache_dir,
             "cache_size" => have.cache_size != want.cache_size,
+            "metrics" => have.metrics != want.metrics,
             _ => false,
         };
         match request.given.iter().find(|name| differs(name)) {

@@ -3,10 +3,11 @@
 //! Called by [`crate::fuse`], which decodes and replies. Everything here either answers from memory or hands back a
 //! future; nothing waits. A regular file's inode stands for one version, so a read needs no handle and no state.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use bytes::Bytes;
+use lookupfs_cache::account::Account;
 use lookupfs_cache::clock::Jitter;
 use lookupfs_cache::disk::CompleteFile;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
@@ -20,10 +21,13 @@ use crate::answer::Answer;
 use crate::attributes::{Attributes, Lifetimes, LookedUp, Shown, Ttl};
 use crate::counters::Counters;
 use crate::directory::{OpenDirectories, OpenDirectory};
+use crate::file_usage::{FileStats, ForgottenFiles};
 use crate::inode::{Inode, Inodes};
 use crate::kernel_cache::{Invalidator, OldEntry};
+use crate::kernel_settings::KernelSettings;
 use crate::log_limit::LogLimit;
 use crate::open_files::OpenReport;
+use crate::operations::Operations;
 use crate::owner::{Ids, OwnerConfig};
 
 /// The longest target of a symbolic link: `PATH_MAX` without its NUL.
@@ -36,8 +40,6 @@ pub struct Shared {
     pub pages: Arc<PageCache>,
     /// Names to ids.
     pub ids: Arc<Ids>,
-    /// What the kernel asked.
-    pub counters: Arc<Counters>,
 }
 
 /// One mount.
@@ -53,6 +55,14 @@ pub struct Filesystem {
     pub invalidator: Invalidator,
     /// How files are opened.
     pub open_report: OpenReport,
+    /// What the kernel has agreed on; filled at the handshake.
+    pub agreed: OnceLock<KernelSettings>,
+    /// What waits for an answer.
+    pub operations: Operations,
+    /// Who pays for what is fetched for this mount.
+    pub account: Arc<Account>,
+    counters: Counters,
+    forgotten: ForgottenFiles,
     lifetimes: Lifetimes,
     owner: OwnerConfig,
     block_bytes: u32,
@@ -78,15 +88,25 @@ impl Filesystem {
             log_limit: LogLimit::default(),
             invalidator: Invalidator::default(),
             open_report,
+            agreed: OnceLock::new(),
+            operations: Operations::default(),
+            account: Arc::default(),
+            counters: Counters::default(),
+            forgotten: ForgottenFiles::default(),
             lifetimes: Lifetimes::new(ttl, Jitter::random()),
             owner,
             block_bytes,
         })
     }
 
-    /// The counters shared by all mounts.
+    /// What the kernel asked of this mount.
     pub fn counters(&self) -> &Counters {
-        &self.shared.counters
+        &self.counters
+    }
+
+    /// The `count` files of which most bytes were read or fetched on this mount.
+    pub fn top_files(&self, count: usize) -> Vec<FileStats> {
+        self.forgotten.top(self.inodes.held(), count)
     }
 
     /// Whether this mount shows the source of `namespace`.
@@ -109,8 +129,9 @@ impl Filesystem {
         if let Some(known) = self.namespace.known_status(&path, max_age) {
             return Answer::Now(self.looked_up(&path, known));
         }
-        let this = self.clone();
+        let (this, operation) = (self.clone(), self.operations.begin("lookup", &path));
         Answer::later(async move {
+            let _operation = operation;
             let known = this.namespace.find(&path, max_age).await?;
             this.looked_up(&path, known)
         })
@@ -118,7 +139,9 @@ impl Filesystem {
 
     /// The kernel gives back `lookups` answers that carried the inode `number`.
     pub fn forget(&self, number: u64, lookups: u64) {
-        self.inodes.forget(number, lookups);
+        if let Some(inode) = self.inodes.forget(number, lookups) {
+            self.forgotten.remember(&inode);
+        }
     }
 
     /// Attributes of an inode.
@@ -139,8 +162,9 @@ impl Filesystem {
         if !self.left(&inode.path, known.asked).is_zero() {
             return Answer::Now(Ok(self.shown(&inode, &known)));
         }
-        let this = self.clone();
+        let (this, operation) = (self.clone(), self.operations.begin("getattr", &inode.path));
         Answer::later(async move {
+            let _operation = operation;
             let max_age = this.lifetimes.of(&inode.path);
             let now = this.namespace.status(&inode.path, max_age).await?;
             if this.inodes.number_of(&inode.path, &now.value) != number {
@@ -164,18 +188,19 @@ impl Filesystem {
         if range.is_empty() {
             return Answer::Now(Ok(Bytes::new()));
         }
-        if let Some(bytes) = self.shared.pages.read_cached(&version, range) {
+        let usage = inode.usage_on(&self.account);
+        let pages = &self.shared.pages;
+        if let Some(bytes) = pages.read_cached_for(&version, range, Some(&usage.account)) {
             self.counters().reads_at_once.add_one();
+            usage.serve(bytes.len());
             return Answer::Now(Ok(bytes));
         }
-        let this = self.clone();
+        let (this, operation) = (self.clone(), self.operations.begin("read", &inode.path));
         Answer::later(async move {
-            let read = this
-                .shared
-                .pages
-                .read(this.namespace.source(), &version, range)
-                .await;
-            match read {
+            let _operation = operation;
+            let (pages, usage) = (&this.shared.pages, inode.usage_on(&this.account));
+            let (source, account) = (this.namespace.source(), Some(&usage.account));
+            match pages.read_for(source, &version, range, account).await {
                 // A short answer would make the kernel shrink the file and show zeros (P1).
                 Ok(bytes) if bytes.len() as u64 != range.len() => Err(Error::new(
                     ErrorKind::Unavailable,
@@ -188,7 +213,11 @@ impl Filesystem {
                     let message = format!("{version}: these bytes have gone; open the path again");
                     Err(Error::with_cause(ErrorKind::Changed, message, error))
                 }
-                other => other,
+                Ok(bytes) => {
+                    usage.serve(bytes.len());
+                    Ok(bytes)
+                }
+                Err(error) => Err(error),
             }
         })
     }
@@ -209,8 +238,9 @@ impl Filesystem {
         if let Some(listing) = self.namespace.known_listing(&inode.path, max_age) {
             return Answer::Now(Ok(self.directories.open(OpenDirectory { inode, listing })));
         }
-        let this = self.clone();
+        let (this, operation) = (self.clone(), self.operations.begin("opendir", &inode.path));
         Answer::later(async move {
+            let _operation = operation;
             let listing = this.namespace.list(&inode.path, max_age).await?;
             Ok(this.directories.open(OpenDirectory { inode, listing }))
         })
@@ -265,7 +295,9 @@ impl Filesystem {
             Err(error) => return Answer::Now(Err(error)),
         };
         let source = self.namespace.source().clone();
+        let operation = self.operations.begin("readlink", &inode.path);
         Answer::later(async move {
+            let _operation = operation;
             let target = source.read_link(&inode.path).await?;
             if target.len() > LINK_BYTES_MAX {
                 let (path, len) = (&inode.path, target.len());

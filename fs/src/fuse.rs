@@ -27,11 +27,13 @@ use crate::errno::Errno;
 use crate::filesystem::Filesystem;
 use crate::kernel_cache::KernelCache;
 
+mod agreed;
 mod attr;
 mod listing;
 mod open;
 mod read_only;
 
+use agreed::agreed;
 use attr::{file_attr, no_attr};
 use open::Passthrough;
 
@@ -214,6 +216,10 @@ impl FuserFilesystem for Handlers {
         open::agree(config, &self.filesystem.open_report);
         let _ = config.set_max_write(READ_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = self
+            .filesystem
+            .agreed
+            .set(agreed(config, self.passthrough.is_some()));
         Ok(())
     }
 

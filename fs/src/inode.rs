@@ -5,14 +5,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use lookupfs_cache::account::Account;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::namespace::Known;
 use lookupfs_cache::source::{FileKind, FileStatus};
 use lookupfs_cache::version::{FileVersion, SourceId, SourcePath, VersionId, directory_id};
 use parking_lot::{Mutex, RwLock};
+
+use crate::file_usage::Usage;
 
 /// The kernel's number for the root of a mount.
 pub const ROOT: u64 = 1;
@@ -33,12 +36,24 @@ pub struct Inode {
     pub path: SourcePath,
     /// What was last learned of it: of *this* version; a newer one has another inode.
     known: Mutex<Known<FileStatus>>,
+    /// What was read of it, once something was.
+    usage: OnceLock<Usage>,
 }
 
 impl Inode {
     /// What was last learned of it.
     pub fn known(&self) -> Known<FileStatus> {
         self.known.lock().clone()
+    }
+
+    /// What was read of it so far.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.get()
+    }
+
+    /// Where a read of it is counted, on the mount whose account `mount` is.
+    pub fn usage_on(&self, mount: &Arc<Account>) -> &Usage {
+        self.usage.get_or_init(|| Usage::new(mount))
     }
 
     /// Notes a newer answer of the source about the same version.
@@ -79,6 +94,7 @@ impl Inodes {
             version: None,
             path: root,
             known: Mutex::new(status),
+            usage: OnceLock::new(),
         };
         Inodes {
             source,
@@ -143,6 +159,7 @@ impl Inodes {
                     version,
                     path: path.clone(),
                     known,
+                    usage: OnceLock::new(),
                 };
                 entry.insert(Held {
                     inode: Arc::new(inode),
@@ -162,19 +179,28 @@ impl Inodes {
         Ok(held.inode.clone())
     }
 
-    /// The kernel gives back `lookups` answers.
-    pub fn forget(&self, number: u64, lookups: u64) {
+    /// The inodes that the kernel holds now, shard by shard.
+    pub fn held(&self) -> impl Iterator<Item = Arc<Inode>> {
+        self.shards.iter().flat_map(|shard| {
+            let held: Vec<_> = shard.read().values().map(|held| held.inode.clone()).collect();
+            held
+        })
+    }
+
+    /// The kernel gives back `lookups` answers. With the last one it lets go of the inode, which is handed out.
+    pub fn forget(&self, number: u64, lookups: u64) -> Option<Arc<Inode>> {
         if number == ROOT {
-            return;
+            return None;
         }
         let mut shard = self.shard(number).write();
         if let Entry::Occupied(mut entry) = shard.entry(number) {
             let held = entry.get_mut();
             held.lookups = held.lookups.saturating_sub(lookups);
             if held.lookups == 0 {
-                entry.remove();
+                return Some(entry.remove().inode);
             }
         }
+        None
     }
 
     fn identity(&self, path: &SourcePath, status: &FileStatus) -> (VersionId, Option<Arc<FileVersion>>) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
+use crate::control::{self, Answer, DaemonFiles, MountRequest, Request, StatsRequest};
 
 /// How long a new daemon may take until it listens.
 const START_WAIT: Duration = Duration::from_secs(15);
@@ -33,7 +33,7 @@ pub fn daemon_for(request: &MountRequest) -> Result<String, String> {
     if request.daemon.cache_dir.is_some() {
         for socket in control::sockets()? {
             // One that does not answer has nothing to share; whoever needs its directory hears of its lock.
-            let answer = control::ask(&socket, &Request::Stats { reset: false }, STATS_WAIT);
+            let answer = control::ask(&socket, &Request::Stats(StatsRequest::default()), STATS_WAIT);
             if let Ok(Answer::Stats(stats)) = answer
                 && stats.options.cache_dir == request.daemon.cache_dir
             {

@@ -18,6 +18,7 @@
 //! One [`daemon`] serves any number of mounts over one cache. `lookupfs mount` finds it through its [`control`] socket,
 //! or starts it ([`launch`]).
 
+pub mod accept;
 pub mod answer;
 pub mod attributes;
 pub mod cli;
@@ -27,16 +28,20 @@ pub mod counters;
 pub mod daemon;
 pub mod directory;
 pub mod errno;
+pub mod file_usage;
 pub mod filesystem;
 pub mod fuse;
 pub mod inode;
 pub mod kernel_cache;
+pub mod kernel_settings;
 pub mod launch;
 pub mod log_limit;
 pub mod message;
+pub mod metrics;
 pub mod mount_point;
 pub mod mounts;
 pub mod open_files;
+pub mod operations;
 pub mod options;
 pub mod owner;
 pub mod size;

@@ -73,6 +73,8 @@ pub struct MountedAt {
     pub path: PathBuf,
     /// Type, such as `ext4` or `fuse.lookupfs`.
     pub fstype: String,
+    /// Device number, as in `0:57`; names the mount's folders below `/sys`.
+    pub device: String,
 }
 
 /// Everything that is mounted in this mount namespace, the upper one of two last.
@@ -84,14 +86,23 @@ pub fn mounted() -> io::Result<Vec<MountedAt>> {
     Ok(text.split(|b| *b == b'\n').filter_map(parse_line).collect())
 }
 
+/// The device number of what is mounted on `path`, which is absolute.
+pub fn device_of(path: &Path) -> Option<String> {
+    let mounted = mounted().ok()?;
+    let upper = mounted.into_iter().rfind(|mounted| mounted.path == path)?;
+    Some(upper.device)
+}
+
 /// Format: proc(5), `/proc/pid/mountinfo`: the fifth field is the mount point, the type follows a lone `-`.
 fn parse_line(line: &[u8]) -> Option<MountedAt> {
     let mut fields = line.split(|b| *b == b' ');
-    let path = unescape(fields.nth(4)?);
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let path = unescape(fields.nth(1)?);
     let fstype = fields.skip_while(|field| *field != b"-").nth(1)?;
     Some(MountedAt {
         path: PathBuf::from(std::ffi::OsString::from_vec(path)),
         fstype: String::from_utf8_lossy(fstype).into_owned(),
+        device,
     })
 }
 
@@ -319,7 +330,8 @@ mod tests {
             parse_line(line),
             Some(MountedAt {
                 path,
-                fstype: "fuse.lookupfs".into()
+                fstype: "fuse.lookupfs".into(),
+                device: "98:0".into(),
             })
         );
         assert_eq!(parse_line(b""), None);

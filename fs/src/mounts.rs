@@ -11,6 +11,7 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use crate::counters::CounterValues;
 use crate::filesystem::Filesystem;
 use crate::mount_point::{self, MountPointError};
 
@@ -42,6 +43,8 @@ pub struct Mounted {
     pub source: String,
     /// What it shows.
     pub filesystem: Arc<Filesystem>,
+    /// The kernel's device number for it, where it could be learned.
+    pub device: Option<String>,
 }
 
 /// How one mount is to be made.
@@ -61,10 +64,17 @@ pub struct MountPlan {
     pub metadata_deadline: Duration,
 }
 
+#[derive(Debug, Default)]
+struct Up {
+    mounts: Vec<Arc<Mounted>>,
+    /// What the kernel asked of mounts that have gone.
+    gone: CounterValues,
+}
+
 /// The mounts that are up.
 #[derive(Debug, Default)]
 pub struct Mounts {
-    up: Mutex<Vec<Arc<Mounted>>>,
+    up: Mutex<Up>,
     /// Told each time a mount has gone. Everybody who waits hears of it: the daemon, and whoever takes mounts down.
     gone: watch::Sender<()>,
 }
@@ -72,7 +82,17 @@ pub struct Mounts {
 impl Mounts {
     /// The mounts that are up.
     pub fn list(&self) -> Vec<Arc<Mounted>> {
-        self.up.lock().clone()
+        self.up.lock().mounts.clone()
+    }
+
+    /// What the kernel asked of all mounts since the start, those that have gone included.
+    pub fn asked(&self) -> CounterValues {
+        let up = self.up.lock();
+        let values = up
+            .mounts
+            .iter()
+            .map(|mounted| mounted.filesystem.counters().values());
+        values.fold(up.gone, |sum, values| sum.plus(&values))
     }
 
     /// Hears of each mount that goes from now on.
@@ -108,6 +128,7 @@ impl Mounts {
             path: path.clone(),
             source,
             filesystem: filesystem.clone(),
+            device: mount_point::device_of(&path),
         });
         let (ready, is_ready) = mpsc::sync_channel::<Result<(), String>>(2);
         let (this, runtime) = (self.clone(), runtime.clone());
@@ -115,7 +136,7 @@ impl Mounts {
             let (up, registered) = (this.clone(), mounted.clone());
             let tell = ready.clone();
             let on_ready = move || {
-                up.up.lock().push(registered);
+                up.up.lock().mounts.push(registered);
                 let _ = tell.send(Ok(()));
             };
             let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadlines, on_ready);
@@ -161,7 +182,7 @@ impl Mounts {
             }
         }
         let all_gone = async {
-            while self.up.lock().iter().any(|mounted| paths.contains(&mounted.path)) {
+            while self.list().iter().any(|mounted| paths.contains(&mounted.path)) {
                 // The sender lives as long as `self`.
                 let _ = gone.changed().await;
             }
@@ -172,7 +193,13 @@ impl Mounts {
     }
 
     fn remove(&self, mounted: &Arc<Mounted>) {
-        self.up.lock().retain(|other| !Arc::ptr_eq(other, mounted));
+        let mut up = self.up.lock();
+        let before = up.mounts.len();
+        up.mounts.retain(|other| !Arc::ptr_eq(other, mounted));
+        if up.mounts.len() < before {
+            up.gone = up.gone.plus(&mounted.filesystem.counters().values());
+        }
+        drop(up);
         self.look_again();
     }
 }

@@ -158,7 +158,7 @@ impl OpenReport {
     /// The values now.
     pub fn stats(&self) -> OpenStats {
         let refusal = self.refusal.get().cloned();
-        let passthrough = self.passthrough.value();
+        let passthrough = self.passthrough.get();
         let mode = match (self.is_asked, &refusal) {
             (false, _) => "no-open",
             (true, Some(_)) if passthrough == 0 => "kept",
@@ -168,7 +168,7 @@ impl OpenReport {
             mode: mode.to_owned(),
             refusal,
             passthrough,
-            kept: self.kept.value(),
+            kept: self.kept.get(),
         }
     }
 }

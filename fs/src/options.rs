@@ -2,6 +2,7 @@
 //!
 //! Decides nothing else: what the values mean is up to [`crate::daemon`]. fs/CONFIG.md documents every name.
 
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +57,9 @@ pub struct DaemonOptions {
     pub cache_dir: Option<PathBuf>,
     /// Bytes there; `None`: half of what its file system has left for it.
     pub cache_size: Option<u64>,
+    /// Where metrics are served; `None`: nowhere.
+    #[serde(default)]
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for MountOptions {
@@ -88,6 +92,7 @@ impl Default for DaemonOptions {
             log: "info".to_owned(),
             cache_dir: None,
             cache_size: None,
+            metrics: None,
         }
     }
 }
@@ -126,7 +131,7 @@ fn is_always_so(name: &str) -> bool {
 }
 
 /// Names that design and peers know and that are not built yet.
-const NOT_YET: [&str; 3] = ["hedge", "stale_if_error", "metrics"];
+const NOT_YET: &[&str] = &["hedge", "stale_if_error"];
 
 /// Whether `option` goes on with the filter that an earlier `log=` began: commas part both options and filters, and no
 /// option is named like a module.
@@ -217,6 +222,10 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
             needed()?.clone_into(&mut daemon.log);
             parsed.given.push("log");
         }
+        "metrics" => {
+            daemon.metrics = Some(metrics_address(needed()?)?);
+            parsed.given.push("metrics");
+        }
         "rw" => return Err("lookupfs mounts are read-only; leave it out".to_owned()),
         name if NOT_YET.contains(&name) => {
             return Err("not supported yet by this version; leave it out".to_owned());
@@ -286,6 +295,19 @@ fn check_log(filter: &str) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(error) => Err(format!(
             "option log: {error}; write it as info,lookupfs_cache=debug"
+        )),
+    }
+}
+
+/// `ADDRESS:PORT`, or a port alone, which is then only reached from this host.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port_alone = text
+        .parse::<u16>()
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    match port_alone.or_else(|_| text.parse()) {
+        Ok(address) if address.port() != 0 => Ok(address),
+        _ => Err(format!(
+            "{text:?} is neither a port nor ADDRESS:PORT; write 9105, 0.0.0.0:9105 or [::1]:9105"
         )),
     }
 }
@@ -369,6 +391,10 @@ mod tests {
             ("memory=1k", "16m"),
             ("uid=4294967295", "numeric id"),
             ("log=loud", "no level"),
+            ("metrics=host:1", "ADDRESS:PORT"),
+            ("metrics=0", "ADDRESS:PORT"),
+            ("metrics=70000", "ADDRESS:PORT"),
+            ("metrics", "metrics=VALUE"),
             ("log=info,lookupfs_cache=loud", "option log"),
             ("lookupfs_cache=debug", "--help"),
         ] {
@@ -387,6 +413,19 @@ mod tests {
             parse("cache_size=1g,cache_dir=/x").unwrap().daemon.cache_size,
             Some(1 << 30)
         );
+    }
+
+    #[test]
+    fn a_port_alone_is_reached_from_this_host_only() {
+        for (text, address) in [
+            ("metrics=9105", "127.0.0.1:9105"),
+            ("metrics=0.0.0.0:1", "0.0.0.0:1"),
+            ("metrics=[::1]:9", "[::1]:9"),
+        ] {
+            let parsed = parse(text).unwrap();
+            assert_eq!(parsed.daemon.metrics.unwrap().to_string(), address);
+            assert_eq!(parsed.given, ["metrics"]);
+        }
     }
 
     #[test]

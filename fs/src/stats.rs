@@ -1,13 +1,21 @@
-//! What `lookupfs stats` shows: gathered by the daemon, sent as JSON, printed for people.
+//! What `lookupfs stats` shows: gathered by the daemon, sent as JSON, printed for people by [`people`].
+//!
+//! Counts go up from the start of the daemon, or of a mount, and never down: what was counted since a reset is a
+//! difference that is made where it is shown. METRICS.md documents every name.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::counters::CounterValues;
+use crate::file_usage::FileStats;
+use crate::kernel_settings::KernelSettings;
 use crate::open_files::OpenStats;
+use crate::operations::Oldest;
 use crate::options::DaemonOptions;
+
+pub mod people;
 
 /// Everything that a daemon counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,12 +32,15 @@ pub struct Stats {
     pub options: DaemonOptions,
     /// Its mounts.
     pub mounts: Vec<MountStats>,
-    /// What the kernel asked, over all mounts.
+    /// What the kernel asked, over all mounts, those that have gone included.
     pub kernel: CounterValues,
     /// The page cache.
-    pub cache: serde_json::Value,
+    pub cache: Value,
     /// What was asked of each source.
     pub sources: Vec<SourceStats>,
+    /// The same at the last reset, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_reset: Option<Box<Stats>>,
 }
 
 /// One mount.
@@ -41,6 +52,22 @@ pub struct MountStats {
     pub source: String,
     /// Inodes that the kernel holds.
     pub inodes: u64,
+    /// What the kernel asked of it.
+    pub requests: CounterValues,
+    /// Bytes fetched from the source for its readers, along with what they asked for and ahead of it.
+    pub fetched_bytes: u64,
+    /// Extents they were fetched in.
+    pub fetched_extents: u64,
+    /// Operations that wait for an answer now.
+    pub in_flight: u64,
+    /// The one of them that has waited longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<Oldest>,
+    /// What is in force between kernel and mount.
+    pub settings: KernelSettings,
+    /// The files with the most bytes, where they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<FileStats>>,
     /// How files are opened.
     pub opens: OpenStats,
 }
@@ -51,72 +78,99 @@ pub struct SourceStats {
     /// Its id.
     pub id: String,
     /// Its counters.
-    pub requests: serde_json::Value,
+    pub requests: Value,
     /// What is known of its names: hits, misses, evictions and bytes of statuses, absent names and listings.
-    pub namespace: serde_json::Value,
+    pub namespace: Value,
 }
 
-impl fmt::Display for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats {
-            daemon,
-            pid,
-            version,
-            uptime_s,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "daemon {daemon}, pid {pid}, lookupfs {version}, up {uptime_s:.0} s"
-        )?;
-        for mount in &self.mounts {
-            let MountStats {
-                mount_point,
-                source,
-                inodes,
-                opens,
-            } = mount;
-            writeln!(
-                f,
-                "mount {} shows {source}, {inodes} inodes held, opens: {}",
-                mount_point.display(),
-                opens.mode
-            )?;
-            if opens.mode != "no-open" {
-                let (passthrough, kept) = (opens.passthrough, opens.kept);
-                writeln!(f, "  {passthrough} opens with passthrough, {kept} without")?;
-            }
-            if let Some(refusal) = &opens.refusal {
-                writeln!(f, "  no passthrough: {refusal}")?;
+/// Numbers that say how it is now, wherever they stand: a difference of them would mean nothing.
+pub const GAUGES: &[&str] = &[
+    "memory_bytes",
+    "open_files",
+    "inflight_bytes",
+    "inflight_pages",
+    "in_flight",
+    "inodes",
+    "used_bytes",
+    "limit_bytes",
+    "versions",
+    "pages",
+    "queued_bytes",
+    "pinned",
+    "on",
+];
+
+impl Stats {
+    /// What was counted since the last reset; without one, since the start.
+    #[must_use]
+    pub fn since_reset(mut self) -> Stats {
+        let Some(before) = self.at_reset.take() else {
+            return self;
+        };
+        self.kernel = difference_of(&self.kernel, &before.kernel);
+        subtract(&mut self.cache, &before.cache);
+        for source in &mut self.sources {
+            if let Some(before) = before.sources.iter().find(|before| before.id == source.id) {
+                subtract(&mut source.requests, &before.requests);
+                subtract(&mut source.namespace, &before.namespace);
             }
         }
-        let kernel = serde_json::to_value(self.kernel).unwrap_or_default();
-        section(f, "kernel", &kernel)?;
-        section(f, "cache", &self.cache)?;
-        for source in &self.sources {
-            section(f, &format!("source {}", source.id), &source.requests)?;
-            section(f, &format!("names of {}", source.id), &source.namespace)?;
+        for mount in &mut self.mounts {
+            let is_same = |before: &&MountStats| before.mount_point == mount.mount_point;
+            if let Some(before) = before.mounts.iter().find(is_same) {
+                mount.requests = difference_of(&mount.requests, &before.requests);
+                mount.fetched_bytes = counted(mount.fetched_bytes, before.fetched_bytes);
+                mount.fetched_extents = counted(mount.fetched_extents, before.fetched_extents);
+            }
         }
-        Ok(())
+        self
     }
 }
 
-/// Prints numbers, one a line, with the names of the objects that hold them.
-fn section(f: &mut fmt::Formatter<'_>, title: &str, value: &serde_json::Value) -> fmt::Result {
-    writeln!(f, "{title}")?;
-    lines(f, "", value)
+/// A count that is below what it was has begun anew, as that of a source or a mount that was closed meanwhile.
+fn counted(now: u64, before: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
 }
 
-fn lines(f: &mut fmt::Formatter<'_>, prefix: &str, value: &serde_json::Value) -> fmt::Result {
-    let Some(members) = value.as_object() else {
-        return Ok(());
+fn difference_of(now: &CounterValues, before: &CounterValues) -> CounterValues {
+    let to_value = |values: &CounterValues| serde_json::to_value(values).unwrap_or_default();
+    let mut value = to_value(now);
+    subtract(&mut value, &to_value(before));
+    serde_json::from_value(value).unwrap_or(*now)
+}
+
+/// Takes the counts of `before` off those of `now`, name by name; gauges stay.
+fn subtract(now: &mut Value, before: &Value) {
+    let Some(members) = now.as_object_mut() else {
+        return;
     };
     for (name, value) in members {
+        let Some(before) = before.get(name) else { continue };
         if value.is_object() {
-            lines(f, &format!("{prefix}{name}."), value)?;
-        } else {
-            writeln!(f, "  {:<36} {value:>16}", format!("{prefix}{name}"))?;
+            subtract(value, before);
+        } else if let (Some(n), Some(b)) = (value.as_u64(), before.as_u64())
+            && !GAUGES.contains(&name.as_str())
+        {
+            *value = counted(n, b).into();
         }
     }
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_are_taken_off_and_gauges_are_not() {
+        let mut now = json!({"hits": 10, "memory_bytes": 5, "inner": {"misses": 7, "in_flight": 3}, "new": 4, "x": "y"});
+        subtract(
+            &mut now,
+            &json!({"hits": 4, "memory_bytes": 9, "inner": {"misses": 8, "in_flight": 1}, "x": "z"}),
+        );
+        let expected =
+            json!({"hits": 6, "memory_bytes": 5, "inner": {"misses": 7, "in_flight": 3}, "new": 4, "x": "y"});
+        assert_eq!(now, expected, "a count that fell has begun anew");
+    }
 }

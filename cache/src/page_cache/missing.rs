@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{PageCache, key};
+use crate::account::Account;
 use crate::coalesce::{ExtentRule, extents};
 use crate::fetch::{ExtentFetch, Opening};
 use crate::flight::{Claim, Lead, Waiter};
@@ -134,11 +135,16 @@ impl PageCache {
 
     /// As [`PageCache::read_ahead`], for a caller that may not even look at so many pages. Without an open file there
     /// is nothing to read from: the next miss opens it.
-    pub(super) fn read_ahead_later(self: &Arc<Self>, version: &FileVersion, ahead: Vec<ByteRange>) {
+    pub(super) fn read_ahead_later(
+        self: &Arc<Self>,
+        version: &FileVersion,
+        ahead: Vec<ByteRange>,
+        account: Option<&Arc<Account>>,
+    ) {
         if let Some(file) = self.handles.get(version.id()) {
-            let cache = self.clone();
+            let (cache, opening) = (self.clone(), Opening::open(file).charged_to(account));
             self.runtime
-                .spawn(async move { cache.read_ahead(&Opening::Open(file), &ahead) });
+                .spawn(async move { cache.read_ahead(&opening, &ahead) });
         }
     }
 }

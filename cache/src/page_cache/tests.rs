@@ -1,5 +1,6 @@
 //! The page cache against an oracle: a source in memory that counts what is asked of it.
 
+mod accounts;
 mod disk;
 mod double;
 mod faults;

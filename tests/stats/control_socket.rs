@@ -1,0 +1,101 @@
+//! Who may ask a daemon, and what others can do to it: nothing.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use lookupfs_tests::{Daemon, Tree, wait_until};
+
+use super::{exposition, free_port, scrape};
+
+#[test]
+fn the_control_socket_is_for_its_owner() {
+    let tree = Tree::new();
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), "");
+    let directory = daemon.run_directory();
+    let socket = directory.join("default.sock");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(&directory), mode(&socket)), (0o700, 0o600));
+    assert_eq!(ask_as_nobody(&socket), Err(Some(libc::EACCES)));
+    // Where somebody has opened the way, the daemon itself still refuses.
+    for (path, mode) in [
+        (directory.parent().unwrap(), 0o755),
+        (&directory, 0o755),
+        (&socket, 0o666),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    assert_eq!(ask_as_nobody(&socket), Ok(String::new()));
+    assert!(
+        daemon.log().contains("another user asked the control socket"),
+        "{}",
+        daemon.log()
+    );
+    assert!(daemon.count("/pid") > 0, "its owner is answered");
+}
+
+/// What a process of another user is answered on the socket: text, or an errno.
+fn ask_as_nobody(socket: &Path) -> Result<String, Option<i32>> {
+    let socket = socket.to_owned();
+    let nobody = std::thread::spawn(move || {
+        let id = 65_534;
+        // SAFETY: changes the user of this thread alone (the bare system call, not the library's), which ends below.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, id, id, id) };
+        assert_eq!(changed, 0, "needs root");
+        let errno = |error: std::io::Error| error.raw_os_error();
+        let mut stream = UnixStream::connect(socket).map_err(errno)?;
+        // The daemon may have hung up already.
+        let _ = stream.write_all(b"{\"Stats\":{\"reset\":true}}\n");
+        let mut text = String::new();
+        match stream.read_to_string(&mut text) {
+            Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => Err(errno(error)),
+            _ => Ok(text),
+        }
+    });
+    nobody.join().unwrap()
+}
+
+#[test]
+fn silent_and_garbage_clients_hold_nobody_up() {
+    let tree = Tree::new();
+    tree.write("f", b"bytes");
+    let port = free_port();
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), &format!("metrics={port}"));
+    let socket = daemon.run_directory().join("default.sock");
+    let mut clients = Vec::new();
+    for number in 0..40 {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        match number % 3 {
+            0 => {}
+            1 => client.write_all(b"{\"Stats\":").unwrap(),
+            _ => client.write_all(b"\x00\xff garbage\n").unwrap(),
+        }
+        clients.push(client);
+    }
+    let scrapers: Vec<_> = (0..6)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    assert!(daemon.count("/pid") > 0);
+    exposition::read(&scrape(port));
+    assert_eq!(fs::read(mount.join("f")).unwrap(), b"bytes");
+    drop((clients, scrapers));
+    let open = || {
+        fs::read_dir(format!("/proc/{}/fd", daemon.pid()))
+            .unwrap()
+            .count()
+    };
+    let before = open();
+    for _ in 0..50 {
+        UnixStream::connect(&socket).unwrap().write_all(b"x\n").unwrap();
+    }
+    assert!(
+        wait_until(Duration::from_secs(20), || open() <= before),
+        "no descriptor stays behind"
+    );
+}
