@@ -105,10 +105,6 @@ fn what_was_cached_when_the_daemon_was_killed_is_not_fetched_again_p7() {
         daemon.stats()["cache"]
     );
     let missing = bytes.len() as u64 / PAGE - kept;
-    assert_eq!(
-        daemon.count("/cache/data/misses") + daemon.count("/cache/data/joins"),
-        missing
-    );
     // Small gaps of pages that are on disk may be fetched along, instead of a second request.
     let fetched = daemon.count("/cache/extent_bytes");
     assert!(

@@ -74,7 +74,7 @@ impl Shape {
 
     /// What the entries of one region take: blocks of their own, or nothing where they lie behind the header.
     pub(super) fn unit_map_bytes(self, geometry: Geometry) -> u64 {
-        if self.entries_at % BLOCK_BYTES == 0 {
+        if self.entries_at.is_multiple_of(BLOCK_BYTES) {
             (geometry.region_pages * ENTRY_BYTES).next_multiple_of(BLOCK_BYTES)
         } else {
             0

@@ -156,7 +156,7 @@ fn load(index: &mut Index<()>, model: &Model, id: VersionId, goes_first: bool) {
 }
 
 /// All in memory is lost; the next daemon finds the files. Some versions are used, others wait as they are.
-fn restart(index: Index<()>, model: &mut Model, random: &mut StdRng) -> Index<()> {
+fn restart(index: &Index<()>, model: &mut Model, random: &mut StdRng) -> Index<()> {
     let mut next = Index::new(index.limits, index.geometry);
     model.pinned.clear();
     for (id, version) in &index.versions {
@@ -169,7 +169,60 @@ fn restart(index: Index<()>, model: &mut Model, random: &mut StdRng) -> Index<()
         }
     }
     make_room(&mut next, model, 0, 0);
+    let ids: Vec<VersionId> = model.versions.keys().copied().collect();
+    for id in ids {
+        load(&mut next, model, id, false);
+    }
     next
+}
+
+/// One random operation, on both.
+fn operate(index: &mut Index<()>, model: &mut Model, files: &Files, random: &mut StdRng) {
+    let (id, shape) = files.any(random);
+    match random.random_range(0..100) {
+        0..60 => admit(index, model, (id, shape), random),
+        60..75 => {
+            let pages: Vec<u64> = (0..40).map(|_| random.random_range(0..shape.pages)).collect();
+            let here = index.find(id, &pages).map(|here| here.pages).unwrap_or_default();
+            let known = model.versions.get(&id);
+            let is_known = |page: &&u64| known.is_some_and(|known| known.1.contains_key(page));
+            assert!(here.iter().eq(pages.iter().filter(is_known)));
+        }
+        75..85 => {
+            let page = random.random_range(0..shape.pages);
+            let known = model
+                .versions
+                .get_mut(&id)
+                .and_then(|known| known.1.remove(&page));
+            assert_eq!(index.forget_page(id, page), known.is_some());
+            // The unit stays, empty, until its turn comes: its entries are still charged.
+            if known.is_some() {
+                drop_version(index, model, id);
+            }
+        }
+        85..90 => drop_version(index, model, id),
+        90..94 if model.pinned.len() < 2 && model.versions.contains_key(&id) => {
+            index.pin(id);
+            let ticket = index.versions[&id].ticket;
+            model.pinned.entry(id).or_insert((ticket, 0)).1 += 1;
+        }
+        94..98 => {
+            if let Some((id, (ticket, pins))) = model.pinned.pop_first() {
+                index.unpin(id, ticket);
+                if pins > 1 {
+                    model.pinned.insert(id, (ticket, pins - 1));
+                }
+            }
+        }
+        98 => *index = restart(index, model, random),
+        _ => {}
+    }
+}
+
+fn drop_version(index: &mut Index<()>, model: &mut Model, id: VersionId) {
+    index.take_version(id);
+    model.versions.remove(&id);
+    model.pinned.remove(&id);
 }
 
 #[test]
@@ -192,55 +245,7 @@ fn index_and_eviction_agree_with_a_naive_model() {
             pinned: BTreeMap::new(),
         };
         for step in 0..1_000 {
-            let (id, shape) = files.any(&mut random);
-            match random.random_range(0..100) {
-                0..60 => admit(&mut index, &mut model, (id, shape), &mut random),
-                60..75 => {
-                    let pages: Vec<u64> = (0..40).map(|_| random.random_range(0..shape.pages)).collect();
-                    let here = index.find(id, &pages).map(|here| here.pages).unwrap_or_default();
-                    let known = model.versions.get(&id);
-                    let is_known = |page: &&u64| known.is_some_and(|known| known.1.contains_key(page));
-                    assert!(here.iter().eq(pages.iter().filter(is_known)));
-                }
-                75..85 => {
-                    let page = random.random_range(0..shape.pages);
-                    let known = model
-                        .versions
-                        .get_mut(&id)
-                        .and_then(|known| known.1.remove(&page));
-                    assert_eq!(index.forget_page(id, page), known.is_some());
-                    // The unit stays, empty, until its turn comes: its entries are still charged.
-                    if known.is_some() {
-                        index.take_version(id);
-                        model.versions.remove(&id);
-                        model.pinned.remove(&id);
-                    }
-                }
-                85..90 => {
-                    index.take_version(id);
-                    model.versions.remove(&id);
-                    model.pinned.remove(&id);
-                }
-                90..94 if model.pinned.len() < 2 && model.versions.contains_key(&id) => {
-                    index.pin(id);
-                    let ticket = index.versions[&id].ticket;
-                    model.pinned.entry(id).or_insert((ticket, 0)).1 += 1;
-                }
-                94..98 => {
-                    if let Some((id, (ticket, pins))) = model.pinned.pop_first() {
-                        index.unpin(id, ticket);
-                        if pins > 1 {
-                            model.pinned.insert(id, (ticket, pins - 1));
-                        }
-                    }
-                }
-                98 => {
-                    index = restart(index, &mut model, &mut random);
-                    let ids: Vec<VersionId> = model.versions.keys().copied().collect();
-                    ids.into_iter().for_each(|id| load(&mut index, &model, id, false));
-                }
-                _ => {}
-            }
+            operate(&mut index, &mut model, &files, &mut random);
             assert!(index.used <= LIMIT || !model.pinned.is_empty(), "{}", index.used);
             assert!(index.queues.open.len() <= 5);
             if step % 4 == 0 {

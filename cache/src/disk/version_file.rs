@@ -26,7 +26,7 @@ const LOAD_ENTRIES: u64 = 32 * 1024;
 
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(super) enum Wait {
     /// Only what the kernel has in its page cache: event loops never wait.
     Never,
     /// As long as the disk takes.
