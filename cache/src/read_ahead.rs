@@ -102,7 +102,9 @@ impl Streams {
     fn refill(&self, stream: &mut Stream, file_len: u64) -> Vec<ByteRange> {
         let page_end = stream.next.next_multiple_of(self.page);
         stream.fetched_to = stream.fetched_to.max(page_end);
-        if stream.fetched_to >= file_len || stream.fetched_to - stream.next > stream.window / 2 {
+        // Without a window yet, it begins wherever in a page the reader is: reads may never end where a page does.
+        let is_far_ahead = stream.window > 0 && stream.fetched_to - stream.next > stream.window / 2;
+        if stream.fetched_to >= file_len || is_far_ahead {
             return Vec::new();
         }
         stream.window = (stream.window * 2).clamp(MIN_WINDOW.min(self.max_window), self.max_window);
@@ -240,6 +242,23 @@ mod tests {
         assert_eq!(extents[0], 256 * KIB);
         assert!(extents.iter().all(|len| *len <= 2 * MIB));
         assert!(extents.len() < 50, "{extents:?}");
+    }
+
+    #[test]
+    fn a_reader_whose_reads_end_inside_of_pages_is_read_ahead_of_at_every_page_size() {
+        for page in [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB] {
+            for phase in [0, KIB, 48 * KIB] {
+                let streams = Streams::new(8 * MIB, PageSize::new(page).unwrap(), 4 * MIB);
+                let mut ahead = 0;
+                let mut at = phase;
+                while at < FILE {
+                    let extents = streams.observe(version(1), FILE, read(at, 128 * KIB));
+                    ahead += extents.iter().flatten().map(|extent| extent.len()).sum::<u64>();
+                    at += 128 * KIB;
+                }
+                assert!(ahead > FILE - 4 * MIB, "pages of {page}, phase {phase}: {ahead}");
+            }
+        }
     }
 
     #[test]
