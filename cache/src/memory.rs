@@ -27,7 +27,7 @@ use crate::page::{PageKey, PageSize};
 mod place;
 mod protected;
 
-use place::{GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
+use place::{APART_MIN, GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
 use protected::Protected;
 
 /// What one entry costs beside the bytes of its page: key, hash table, queue nodes, counters, allocator.
@@ -89,6 +89,8 @@ pub(crate) struct Memory {
     metadata_gauge: Arc<Gauge>,
     /// Pages read or kept so far.
     reads: AtomicU64,
+    /// Reads that lie between two uses of a page: more where more is read at once.
+    apart: u64,
 }
 
 impl Memory {
@@ -119,6 +121,7 @@ impl Memory {
             data_gauge,
             metadata_gauge,
             reads: AtomicU64::new(0),
+            apart: APART_MIN.max(data_budget / page_size.bytes() / 16),
         }
     }
 
@@ -138,7 +141,7 @@ impl Memory {
                 continue;
             };
             let now = self.reads.fetch_add(1, Ordering::Relaxed);
-            if slot.note_use(now) && slot.move_on(part, PROTECTED) {
+            if slot.note_use(now, self.apart) && slot.move_on(part, PROTECTED) {
                 self.protected.enter(*key, slot);
                 share.invalidate(key);
             }
@@ -358,7 +361,7 @@ mod tests {
             for index in 0..100 {
                 memory.insert(hot(index), &bytes, Kind::Data);
             }
-            for _ in 0..3 {
+            for _ in 0..5 {
                 (0..100).for_each(|index| assert!(memory.get(&hot(index)).is_some()));
             }
             for index in 0..5000 {
