@@ -73,10 +73,11 @@ impl Streams {
         }
         let mut set = self.set(version).try_lock()?;
         let stream = set.find(version, read);
+        let before = stream.next;
         if !stream.advance(read) {
             return None;
         }
-        let ahead = self.refill(stream, file_len);
+        let ahead = self.refill(stream, before, file_len);
         (!ahead.is_empty()).then_some(ahead)
     }
 
@@ -99,11 +100,16 @@ impl Streams {
     }
 
     /// Moves the window of a sequential stream once half of it is used up.
-    fn refill(&self, stream: &mut Stream, file_len: u64) -> Vec<ByteRange> {
+    fn refill(&self, stream: &mut Stream, before: u64, file_len: u64) -> Vec<ByteRange> {
         let page_end = stream.next.next_multiple_of(self.page);
         stream.fetched_to = stream.fetched_to.max(page_end);
-        // Without a window yet, it begins wherever in a page the reader is: reads may never end where a page does.
-        let is_far_ahead = stream.window > 0 && stream.fetched_to - stream.next > stream.window / 2;
+        // Without a window yet, it begins as the reader comes to another page: small reads inside of one are no scan, and
+        // the reads of a scan may never end where a page does.
+        let is_far_ahead = if stream.window == 0 {
+            before / self.page == stream.next / self.page
+        } else {
+            stream.fetched_to - stream.next > stream.window / 2
+        };
         if stream.fetched_to >= file_len || is_far_ahead {
             return Vec::new();
         }
