@@ -239,6 +239,15 @@ pub fn has_ended(pid: u32) -> bool {
         .is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with('Z'))
 }
 
+/// Processor time that a process has used, in seconds.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // proc(5): `utime` and `stime` are the 12th and 13th after the name, in hundredths of a second.
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after.split_whitespace().skip(11).take(2);
+    ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
 /// Looks again and again until `is_true`, for at most `patience`; whether it became true.
 pub fn wait_until(patience: Duration, is_true: impl Fn() -> bool) -> bool {
     let start = Instant::now();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::thread;
 
-use lookupfs_tests::{Daemon, Tree, pattern, seed};
+use lookupfs_tests::{Daemon, Tree, cpu_seconds, pattern, seed};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -61,7 +61,12 @@ fn three_hundred_thousand_random_reads_stay_under_the_budget_p6() {
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .unwrap();
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
-    println!("peak {} MiB resident; {}", peak >> 20, daemon.stats()["cache"]);
+    println!(
+        "peak {} MiB resident, {:.2} s of processor time; {}",
+        peak >> 20,
+        cpu_seconds(daemon.pid()),
+        daemon.stats()["cache"]
+    );
     assert!(
         daemon.count("/kernel/reads") >= READS as u64,
         "every read reached the daemon"

@@ -3,9 +3,9 @@
 //! Two shares with budgets of their own. **Data** has three parts. A small *window* is entered by every new page, so that
 //! what was fetched ahead of its reader is not refused before it is read. The *main* part is entered by a page which
 //! leaves the window only if it is asked for more often than what it would push out. The *protected* part is entered by a
-//! page that was read again and again at moments well apart; what it pushes out goes back to the main part. A scan
-//! passes through the window, fills at most the main part, and never reaches the protected one, however small its reads
-//! are. **Metadata** is the share for footers, page indexes, manifests: no amount of data pushes it out.
+//! page that was read again and again at moments well apart; what it pushes out goes back to the main part. As long as
+//! much of the protected part is empty, what leaves the window may use that room. A scan passes through the window, fills
+//! the main part and what is empty, and pushes nothing out of the protected one, however small its reads are. **Metadata** is the share for footers, page indexes, manifests: no amount of data pushes it out.
 //!
 //! moka frees what it drops some epochs later, and a thread that is not scheduled can hold an epoch for long. So moka is
 //! given slots, and a slot is emptied the moment its page is pushed out.
@@ -25,8 +25,10 @@ use moka::sync::SegmentedCache;
 use crate::page::{PageKey, PageSize};
 
 mod place;
+mod protected;
 
-use place::{GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
+use place::{APART_MIN, GONE, MAIN, METADATA, PROTECTED, Place, Slot, WINDOW};
+use protected::Protected;
 
 /// What one entry costs beside the bytes of its page: key, hash table, queue nodes, counters, allocator.
 pub(crate) const ENTRY_OVERHEAD: u64 = 512;
@@ -77,7 +79,7 @@ impl Drop for OwnedPage {
 /// The memory tier.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    protected: Pages,
+    protected: Protected,
     main: Pages,
     window: Pages,
     metadata: Pages,
@@ -87,6 +89,8 @@ pub(crate) struct Memory {
     metadata_gauge: Arc<Gauge>,
     /// Pages read or kept so far.
     reads: AtomicU64,
+    /// Reads that lie between two uses of a page: more where more is read at once.
+    apart: u64,
 }
 
 impl Memory {
@@ -100,11 +104,9 @@ impl Memory {
         let main = pages(part(5), page_size, EvictionPolicy::tiny_lfu())
             .eviction_listener(count_evictions(MAIN, data_gauge.clone()))
             .build();
-        let protected = pages(part(8), page_size, EvictionPolicy::lru())
-            .eviction_listener(hand_on(PROTECTED, main.clone()))
-            .build();
+        let protected = Protected::new(part(8), page_size, main.clone());
         let window = pages(part(2), page_size, EvictionPolicy::lru())
-            .eviction_listener(hand_on(WINDOW, main.clone()))
+            .eviction_listener(leave_window(main.clone(), protected.clone()))
             .build();
         let metadata = pages(metadata_budget / 16 * 15, page_size, EvictionPolicy::lru())
             .eviction_listener(count_evictions(METADATA, metadata_gauge.clone()))
@@ -119,12 +121,13 @@ impl Memory {
             data_gauge,
             metadata_gauge,
             reads: AtomicU64::new(0),
+            apart: APART_MIN.max(data_budget / page_size.bytes() / 16),
         }
     }
 
     /// The page, and which share has it.
     pub(crate) fn get(&self, key: &PageKey) -> Option<(Bytes, Kind)> {
-        if let Some(slot) = self.protected.get(key)
+        if let Some(slot) = self.protected.pages.get(key)
             && let Some(page) = slot.page()
         {
             return Some((page, Kind::Data));
@@ -138,8 +141,8 @@ impl Memory {
                 continue;
             };
             let now = self.reads.fetch_add(1, Ordering::Relaxed);
-            if slot.note_use(now) && slot.move_on(part, PROTECTED) {
-                self.protected.insert(*key, slot);
+            if slot.note_use(now, self.apart) && slot.move_on(part, PROTECTED) {
+                self.protected.enter(*key, slot);
                 share.invalidate(key);
             }
             return Some((page, Kind::Data));
@@ -150,7 +153,7 @@ impl Memory {
 
     /// Whether the page is here; counts as no use of it.
     pub(crate) fn contains(&self, key: &PageKey) -> bool {
-        [&self.protected, &self.main, &self.window, &self.metadata]
+        [&self.protected.pages, &self.main, &self.window, &self.metadata]
             .iter()
             .any(|share| share.contains_key(key))
     }
@@ -201,7 +204,7 @@ impl Memory {
 
     /// Drops every page.
     pub(crate) fn clear(&self) {
-        for share in [&self.window, &self.protected, &self.main, &self.metadata] {
+        for share in [&self.window, &self.protected.pages, &self.main, &self.metadata] {
             share.invalidate_all();
         }
         // Bounded, since a reader may hold a slice for as long as it likes.
@@ -217,9 +220,9 @@ impl Memory {
     fn trim(&self, kind: Kind) {
         match kind {
             Kind::Data => {
-                // The main part last: what leaves the others enters it.
-                self.protected.run_pending_tasks();
+                // In the order in which pages go from one part to the next.
                 self.window.run_pending_tasks();
+                self.protected.pages.run_pending_tasks();
                 self.main.run_pending_tasks();
             }
             Kind::Metadata => self.metadata.run_pending_tasks(),
@@ -265,14 +268,21 @@ fn count_evictions(part: u8, gauge: Arc<Gauge>) -> impl Fn(Arc<PageKey>, Slot, R
     }
 }
 
-/// What leaves the part for want of room asks for a place in the main part.
-fn hand_on(part: u8, main: Pages) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
+/// What leaves the window for want of room takes room that is lent, or asks for a place in the main part.
+fn leave_window(
+    main: Pages,
+    protected: Protected,
+) -> impl Fn(Arc<PageKey>, Slot, RemovalCause) + Send + Sync {
     move |key, slot, cause| {
         if cause != RemovalCause::Size {
-            if slot.move_on(part, GONE) {
+            if slot.move_on(WINDOW, GONE) {
                 slot.empty();
             }
-        } else if slot.move_on(part, MAIN) {
+        } else if protected.lends() {
+            if slot.move_on(WINDOW, PROTECTED) {
+                protected.enter(*key, slot);
+            }
+        } else if slot.move_on(WINDOW, MAIN) {
             slot.forget_uses();
             main.insert(*key, slot);
         }
@@ -311,7 +321,11 @@ mod tests {
             memory.insert(scan(index), &bytes, Kind::Data);
             assert!(memory.live_bytes(Kind::Data) <= data, "after page {index}");
         }
-        assert!(memory.live_bytes(Kind::Data) > data / 2);
+        let live = memory.live_bytes(Kind::Data);
+        assert!(
+            live > data / 4 * 3,
+            "{live} of {data} bytes are used, though nothing is read twice"
+        );
         for index in 0..32 {
             assert_eq!(memory.get(&footer(index)).map(|hit| hit.1), Some(Kind::Metadata));
         }
@@ -347,7 +361,7 @@ mod tests {
             for index in 0..100 {
                 memory.insert(hot(index), &bytes, Kind::Data);
             }
-            for _ in 0..3 {
+            for _ in 0..5 {
                 (0..100).for_each(|index| assert!(memory.get(&hot(index)).is_some()));
             }
             for index in 0..5000 {

@@ -73,10 +73,11 @@ impl Streams {
         }
         let mut set = self.set(version).try_lock()?;
         let stream = set.find(version, read);
+        let before = stream.next;
         if !stream.advance(read) {
             return None;
         }
-        let ahead = self.refill(stream, file_len);
+        let ahead = self.refill(stream, before, file_len);
         (!ahead.is_empty()).then_some(ahead)
     }
 
@@ -99,10 +100,17 @@ impl Streams {
     }
 
     /// Moves the window of a sequential stream once half of it is used up.
-    fn refill(&self, stream: &mut Stream, file_len: u64) -> Vec<ByteRange> {
+    fn refill(&self, stream: &mut Stream, before: u64, file_len: u64) -> Vec<ByteRange> {
         let page_end = stream.next.next_multiple_of(self.page);
         stream.fetched_to = stream.fetched_to.max(page_end);
-        if stream.fetched_to >= file_len || stream.fetched_to - stream.next > stream.window / 2 {
+        // Without a window yet, it begins as the reader comes to another page: small reads inside of one are no scan, and
+        // the reads of a scan may never end where a page does.
+        let is_far_ahead = if stream.window == 0 {
+            before / self.page == stream.next / self.page
+        } else {
+            stream.fetched_to - stream.next > stream.window / 2
+        };
+        if stream.fetched_to >= file_len || is_far_ahead {
             return Vec::new();
         }
         stream.window = (stream.window * 2).clamp(MIN_WINDOW.min(self.max_window), self.max_window);
@@ -240,6 +248,23 @@ mod tests {
         assert_eq!(extents[0], 256 * KIB);
         assert!(extents.iter().all(|len| *len <= 2 * MIB));
         assert!(extents.len() < 50, "{extents:?}");
+    }
+
+    #[test]
+    fn a_reader_whose_reads_end_inside_of_pages_is_read_ahead_of_at_every_page_size() {
+        for page in [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB] {
+            for phase in [0, KIB, 48 * KIB] {
+                let streams = Streams::new(8 * MIB, PageSize::new(page).unwrap(), 4 * MIB);
+                let mut ahead = 0;
+                let mut at = phase;
+                while at < FILE {
+                    let extents = streams.observe(version(1), FILE, read(at, 128 * KIB));
+                    ahead += extents.iter().flatten().map(|extent| extent.len()).sum::<u64>();
+                    at += 128 * KIB;
+                }
+                assert!(ahead > FILE - 4 * MIB, "pages of {page}, phase {phase}: {ahead}");
+            }
+        }
     }
 
     #[test]

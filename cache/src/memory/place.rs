@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Reads of other pages between two of one that count as two: a scan by small reads asks for a page several times, but
-/// at once. Several scans at a time are fewer than this.
-const APART: u64 = 64;
+/// Reads of other pages between two of one that count as two, at least: a scan asks for a page several times too, by small
+/// reads, or because a page beside it was missing, but nearly at once. Several scans at a time are fewer than this.
+pub(super) const APART_MIN: u64 = 192;
 /// So many reads apart, after the one that a page was fetched for, and it is protected. A page that was fetched ahead of
 /// its reader has one when that reader comes.
 const USES: u8 = 2;
@@ -68,9 +68,9 @@ impl Place {
         drop(std::mem::take(&mut *self.bytes.lock()));
     }
 
-    /// Counts a read at `now`; whether it makes the page one to protect.
-    pub(super) fn note_use(&self, now: u64) -> bool {
-        if now.saturating_sub(self.used.load(Ordering::Relaxed)) < APART {
+    /// Counts a read at `now` if the last one counted is `apart` reads ago; whether that makes the page one to protect.
+    pub(super) fn note_use(&self, now: u64, apart: u64) -> bool {
+        if now.saturating_sub(self.used.load(Ordering::Relaxed)) < apart {
             return false;
         }
         self.used.store(now, Ordering::Relaxed);
