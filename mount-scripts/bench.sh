@@ -161,16 +161,16 @@ random_file() { # NAME MIB
 }
 
 make_data() { # on the local disk
-  local warm=256 cold=3200 sequential=512 i
+  local warm=256 cold=3400 sequential=512 i
   FILES=10000
-  if [ "$QUICK" = 1 ]; then warm=64 cold=704 sequential=128 FILES=3000; fi
-  tell "writing $((warm + cold + sequential)) MiB of random bytes, $FILES empty files and 3 Parquet files to $WORK/data"
+  if [ "$QUICK" = 1 ]; then warm=64 cold=800 sequential=128 FILES=3000; fi
+  tell "writing $((warm + cold + sequential)) MiB of random bytes, $FILES empty files and 4 Parquet files to $WORK/data"
   mkdir -p "$WORK/data/many" "$WORK/data/rows"
   random_file warm.bin $warm
   random_file cold.bin $cold
   random_file sequential.bin $sequential
   for ((i = 0; i < FILES; i++)); do : >"$WORK/data/many/$(printf 'f%05d' "$i")"; done
-  for i in a b c; do "$LOOKUP" sample "$WORK/data/rows/$i.parquet" --rows 20000 >/dev/null; done
+  for i in a b c d; do "$LOOKUP" sample "$WORK/data/rows/$i.parquet" --rows 20000 >/dev/null; done
   local type
   type=$(findmnt -nro FSTYPE -T "$WORK/data")
   if [ "$type" != ext4 ]; then say "the local side lies on $type, not on ext4: set TMPDIR"; fi

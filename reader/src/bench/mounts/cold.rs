@@ -15,8 +15,8 @@ use super::{COLD_FILE, SIZES, Session, THREADS, mounts_text, size_text, threads_
 
 const NATIVE: &str = "hdfs-native";
 /// Reads of one run of each size in `SIZES`; at least one a thread.
-const RUN_READS: [usize; 3] = [500, 150, 8];
-const RUN_READS_QUICK: [usize; 3] = [200, 64, 8];
+const RUN_READS: [usize; 3] = [500, 100, 4];
+const RUN_READS_QUICK: [usize; 3] = [200, 48, 4];
 /// What has to come from the source, of the bytes that were asked for.
 const COLD_SHARE: f64 = 0.95;
 

@@ -16,7 +16,7 @@ const ROW: u64 = 777;
 impl Session<'_> {
     pub(super) fn lookups(&mut self) -> Result<()> {
         let what = "requests of lookups";
-        let mut names = names(&self.options.local.join(LOOKUP_DIRECTORY));
+        let names = names(&self.options.local.join(LOOKUP_DIRECTORY));
         if names.len() < 3 {
             self.findings
                 .skip(what, format!("no three Parquet files in {LOOKUP_DIRECTORY}"));
@@ -29,7 +29,6 @@ impl Session<'_> {
             );
             return Ok(());
         };
-        names.truncate(3);
         let mount = &self.options.mounts[0];
         let path = |name: &str| mount.join(LOOKUP_DIRECTORY).join(name);
         let count = || -> Result<(u64, u64)> {
@@ -38,32 +37,53 @@ impl Session<'_> {
                 .ok_or_else(|| BenchError::Invalid("the daemon counts no reads of its sources".into()))?;
             Ok((program::audited(audit, None)?, reads.reads))
         };
-        let cost = |path: PathBuf| -> Result<(f64, f64)> {
+        let cost = |name: &str, column| -> Result<Cost> {
             let before = count()?;
-            one_row(path)?;
+            let asked = one_value(path(name), column)?;
             let after = count()?;
-            Ok(((after.0 - before.0) as f64, (after.1 - before.1) as f64))
+            Ok(Cost {
+                namenode: (after.0 - before.0) as f64,
+                datanode: (after.1 - before.1) as f64,
+                asked,
+            })
         };
-        one_row(path(&names[0]))?;
+        one_value(path(&names[0]), Column::Last)?;
         // Known by its attributes, and by nothing else.
         std::fs::metadata(path(&names[1])).map_err(|error| BenchError::file(&path(&names[1]), error))?;
-        let known = cost(path(&names[1]))?;
-        let cold = cost(path(&names[2]))?;
-        let warm = cost(path(&names[2]))?;
+        let known = cost(&names[1], Column::Last)?;
+        let cold = cost(&names[2], Column::Last)?;
+        let warm = cost(&names[2], Column::Last)?;
+        let narrow = names.get(3).map(|name| cost(name, Column::First)).transpose()?;
         let findings = &mut self.findings;
-        let mut judge = |what, requests| {
-            findings.judge(what, "", &Estimate::counted(requests), 0, "one value of one row")
+        let mut judge = |what, requests, cost: &Cost| {
+            findings.judge(what, "", &Estimate::counted(requests), 0, &cost.asked)
         };
-        judge("warm lookup, NameNode", warm.0)?;
-        judge("warm lookup, DataNode", warm.1)?;
-        judge("cold lookup, attributes known, NameNode", known.0)?;
-        judge("cold lookup, NameNode", cold.0)?;
-        judge(
-            "cold lookup, sibling's footer read, DataNode",
-            known.1.max(cold.1),
-        )?;
+        judge("warm lookup, NameNode", warm.namenode, &warm)?;
+        judge("warm lookup, DataNode", warm.datanode, &warm)?;
+        judge("cold lookup, attributes known, NameNode", known.namenode, &known)?;
+        judge("cold lookup, NameNode", cold.namenode, &cold)?;
+        let most = known.datanode.max(cold.datanode);
+        judge("cold lookup, sibling's footer read, DataNode", most, &cold)?;
+        if let Some(narrow) = narrow {
+            let name = format!("cold lookup of the first column, DataNode ({})", narrow.asked);
+            findings.count(name, narrow.datanode, "requests");
+        }
         Ok(())
     }
+}
+
+/// What a lookup was seen to cost, and what it asked of the mount.
+struct Cost {
+    namenode: f64,
+    datanode: f64,
+    asked: String,
+}
+
+/// Which column's value is looked up.
+#[derive(Clone, Copy)]
+enum Column {
+    First,
+    Last,
 }
 
 /// The Parquet files of a directory, in name order.
@@ -77,12 +97,21 @@ fn names(directory: &std::path::Path) -> Vec<String> {
     names
 }
 
-/// Opens the file anew, as a process would that looks one row up, and reads the last column of it.
-fn one_row(path: PathBuf) -> Result<()> {
+/// Opens the file anew, as a process would that looks one row up, and reads one column of it. Says what it asked for.
+fn one_value(path: PathBuf, column: Column) -> Result<String> {
     let table = Table::open(path, OpenOptions::default())?;
-    let schema = table.schema();
-    let column = schema.fields().last().map(|field| field.name().clone());
+    let fields = table.schema().fields();
+    let field = match column {
+        Column::First => fields.first(),
+        Column::Last => fields.last(),
+    };
+    let column = field.map(|field| field.name().clone()).unwrap_or_default();
     let row = RowId(ROW.min(table.row_count().saturating_sub(1)));
-    table.get(&[row], &Projection::columns(column.iter()))?;
-    Ok(())
+    table.get(&[row], &Projection::columns([&column]))?;
+    let asked = table.counters();
+    Ok(format!(
+        "column {column} of one row: {} reads of {} KiB in all",
+        asked.reads,
+        asked.bytes.div_ceil(1024)
+    ))
 }

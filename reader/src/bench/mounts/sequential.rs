@@ -1,10 +1,15 @@
 //! Cold sequential reads of one file, against the HDFS client's own stream and other filesystems' mounts. Before each
-//! read of a mount all of them are made anew: new daemons, empty caches, no kernel pages.
+//! read of a mount all of them are made anew: new daemons, empty caches, no kernel pages. A few bytes of another file are
+//! read first, so that a mount has its connections as the client has, which stays up for the whole run.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use super::super::cell::{Condition, Side};
-use super::super::error::Result;
+use super::super::error::{BenchError, Result};
 use super::super::pread;
-use super::{SEQUENTIAL_FILE, Session, refresh};
+use super::{COLD_FILE, SEQUENTIAL_FILE, Session, refresh};
 
 const WHAT: &str = "cold sequential, mount / hdfs-native";
 const PEER: &str = "cold sequential, mount / peer";
@@ -30,8 +35,9 @@ impl Session<'_> {
                 .findings
                 .skip(WHAT, "no --native program was given to compare with"),
         }
-        let through = |directory: &std::path::Path| {
+        let through = |directory: &Path| {
             refresh(&command)?;
+            connect(directory)?;
             pread::read_through(&directory.join(SEQUENTIAL_FILE))
         };
         sides.push(Side::new(OURS, |_| through(&mount)));
@@ -61,4 +67,14 @@ impl Session<'_> {
         self.findings.cells.push(cell);
         Ok(())
     }
+}
+
+/// Reads a few bytes of another file, if there is one.
+fn connect(directory: &Path) -> Result<()> {
+    let path = directory.join(COLD_FILE);
+    let Ok(file) = File::open(&path) else {
+        return Ok(());
+    };
+    let read = file.read_at(&mut [0; 8], 0);
+    read.map(drop).map_err(|error| BenchError::file(&path, error))
 }
