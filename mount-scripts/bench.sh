@@ -23,7 +23,7 @@ mount-scripts/bench.sh WORKLOAD [--quick] [--pairs N] [--seed S] [--json FILE] [
   --help         this text
 
 Run it as root on Debian or Ubuntu with rustup's cargo, on a machine that does nothing else. It installs with apt-get what
-is missing (a C compiler, Java 17, Maven), builds the programs (release), and prints a verdict for each target. It needs 8 GB
+is missing (a C compiler, Java 17, Maven), builds the programs (release), and prints a verdict for each target. It needs 9 GB
 of disk (2 GB with --quick) where TMPDIR is, which should be an ext4: the local side is read there.
 
 Environment: CARGO_TARGET_DIR, where cargo builds (default target); LOOKUPFS_BIN, LOOKUP_BIN and HDFS_ALONE_BIN, programs to
