@@ -108,30 +108,27 @@ fn a_whole_run_has_every_field_and_every_verdict() {
     let lookupfs = place.program("lookupfs", &stats);
     let audit = place.program("audit", "12");
     let peer = format!("other={root}");
-    let output = place.bench(&[
+    let mut args = Vec::new();
+    for flag in [
         "--mount",
-        root,
         "--passthrough-mount",
-        root,
         "--exact-mount",
-        root,
         "--memory-mount",
-        root,
         "--fresh-mount",
-        root,
-        "--fresh-command",
-        "true",
-        "--peer-mount",
-        &peer,
-        "--lookupfs",
-        &lookupfs,
-        "--audit",
-        &audit,
-        "--json",
-        json.to_str().unwrap(),
-        "--report",
-        page.to_str().unwrap(),
-    ]);
+    ] {
+        args.extend([flag, root]);
+    }
+    for (flag, value) in [
+        ("--fresh-command", "true"),
+        ("--peer-mount", &peer),
+        ("--lookupfs", &lookupfs),
+        ("--audit", &audit),
+        ("--json", json.to_str().unwrap()),
+        ("--report", page.to_str().unwrap()),
+    ] {
+        args.extend([flag, value]);
+    }
+    let output = place.bench(&args);
     let report = report_of(&output, &json);
     assert_eq!(
         (
@@ -151,6 +148,13 @@ fn a_whole_run_has_every_field_and_every_verdict() {
     );
     check_verdicts(&report);
     check_cells(&report);
+    check_skips(&report);
+    check_page(&std::fs::read_to_string(page).unwrap());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(" met, ") && text.contains("skipped  "), "{text}");
+}
+
+fn check_skips(report: &Value) {
     // Nothing came from the "source", so that no cold figure may be judged.
     let skipped = texts(&report["skipped"], "reason");
     assert!(
@@ -161,7 +165,9 @@ fn a_whole_run_has_every_field_and_every_verdict() {
             == 19,
         "{skipped:?}"
     );
-    let page = std::fs::read_to_string(page).unwrap();
+}
+
+fn check_page(page: &str) {
     assert!(
         page.contains("<svg")
             && page.contains("warm 4 KiB, mount / ext4")
@@ -171,8 +177,6 @@ fn a_whole_run_has_every_field_and_every_verdict() {
         !page.contains("http") && !page.contains("src="),
         "the page refers to something outside of it"
     );
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains(" met, ") && text.contains("skipped  "), "{text}");
 }
 
 fn check_verdicts(report: &Value) {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::cell::{Condition, Side};
+use super::super::cell::{Cell, Condition, Side};
 use super::super::error::Result;
 use super::super::pread::{self, Reads, STRIPE_BYTES};
 use super::{SIZES, Session, THREADS, WARM_FILE, mounts_text, size_text, threads_text};
@@ -13,6 +13,8 @@ const RUN_BYTES_QUICK: usize = 256 << 20;
 const RUN_READS_MIN: usize = 64;
 const RUN_READS_MAX: usize = 60_000;
 const EXT4: &str = "ext4";
+/// What the names of such sides begin with.
+const PASSTHROUGH: &str = "passthrough, ";
 
 /// One side: a name and its directories.
 type Roots = (String, Vec<PathBuf>);
@@ -68,7 +70,7 @@ impl Session<'_> {
                 passthrough.clear();
             }
         }
-        add("passthrough, ", &passthrough);
+        add(PASSTHROUGH, &passthrough);
         if passthrough.is_empty() {
             self.findings.skip("warm 4 KiB, passthrough / ext4", reason);
         }
@@ -125,35 +127,34 @@ impl Session<'_> {
             threads,
         };
         let cell = condition.measure(acts.collect(), &rounds, self.options.seed)?;
-        if size_bytes == SIZES[0] {
-            for side in &cell.sides[1..] {
-                let what = if side.name.starts_with("passthrough") {
-                    "warm 4 KiB, passthrough / ext4"
-                } else {
-                    "warm 4 KiB, mount / ext4"
-                };
-                let case = format!(
-                    "{}, {}",
-                    side.name.trim_start_matches("passthrough, "),
-                    threads_text(threads)
-                );
-                self.findings
-                    .judge_pair(what, &case, &cell, (&side.name, EXT4), self.options.seed)?;
-            }
-            if self.options.mounts.len() > 1 {
-                let all = mounts_text(self.options.mounts.len());
-                let case = format!("{all}, {}", threads_text(threads));
-                let pair = ("1 mount", &*all);
-                self.findings.judge_pair(
-                    "warm 4 KiB, 1 mount / all mounts",
-                    &case,
-                    &cell,
-                    pair,
-                    self.options.seed,
-                )?;
-            }
-        }
+        self.judge_warm(&cell)?;
         self.findings.cells.push(cell);
+        Ok(())
+    }
+
+    /// Reads of 4 KiB have targets; the others are shown.
+    fn judge_warm(&mut self, cell: &Cell) -> Result<()> {
+        if cell.size_bytes != SIZES[0] {
+            return Ok(());
+        }
+        let (threads, seed) = (threads_text(cell.threads), self.options.seed);
+        for side in &cell.sides[1..] {
+            let mounts = side.name.trim_start_matches(PASSTHROUGH);
+            let what = if mounts.len() < side.name.len() {
+                "warm 4 KiB, passthrough / ext4"
+            } else {
+                "warm 4 KiB, mount / ext4"
+            };
+            let case = format!("{mounts}, {threads}");
+            self.findings
+                .judge_pair(what, &case, cell, (&side.name, EXT4), seed)?;
+        }
+        if self.options.mounts.len() > 1 {
+            let all = mounts_text(self.options.mounts.len());
+            let (what, case) = ("warm 4 KiB, 1 mount / all mounts", format!("{all}, {threads}"));
+            self.findings
+                .judge_pair(what, &case, cell, ("1 mount", &all), seed)?;
+        }
         Ok(())
     }
 }
