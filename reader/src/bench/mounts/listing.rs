@@ -17,6 +17,8 @@ const TIME: &str = "cold ls -l, mount / (ext4 + hdfs-native)";
 const REQUESTS: &str = "cold ls -l, listings at the source";
 const BASE: &str = "ext4 + hdfs-native";
 const OURS: &str = "mount";
+/// How often the requests are counted. Whoever else walks over the mounts can only add to a count: the least one holds.
+const COUNTED: usize = 3;
 /// Entries that the NameNode puts into one answer.
 const ENTRIES_PER_REQUEST: u64 = 1000;
 
@@ -72,14 +74,19 @@ impl Session<'_> {
             self.findings.skip(REQUESTS, "no --audit program was given");
             return Ok(());
         };
-        refresh(command)?;
         let count = |name| program::audited(&audit, name);
-        let (listings, all) = (count(Some("listStatus"))?, count(None)?);
-        ls(directory)?;
-        let (listings, all) = (count(Some("listStatus"))? - listings, count(None)? - all);
+        let mut seen = Vec::new();
+        for _ in 0..COUNTED {
+            refresh(command)?;
+            let before = (count(Some("listStatus"))?, count(None)?);
+            ls(directory)?;
+            seen.push((count(Some("listStatus"))? - before.0, count(None)? - before.1));
+        }
+        let (listings, all) = seen.iter().copied().min().unwrap_or_default();
         let target = target_of(REQUESTS)?.scaled(files.div_ceil(ENTRIES_PER_REQUEST) as f64);
-        let detail =
-            format!("{all} NameNode requests in all, the statuses of the directory itself among them");
+        let detail = format!(
+            "{all} NameNode requests in all, the statuses of the directory itself among them; the least of (listings, all) {seen:?}"
+        );
         self.findings.judge_by(
             &target,
             &format!("{files} files"),
