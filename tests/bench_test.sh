@@ -26,6 +26,11 @@ refuses() { # WHAT PART ARGS..: exit code 2, and PART on stderr
   if [ $code = 2 ] && [[ $out == *"$part"* ]]; then ok "$what"; else bad "$what: exit $code, '$out'"; fi
 }
 
+processes() { # how many have a file of the run on their command line; by stdin, or grep would find itself
+  # shellcheck disable=SC2062 # the pattern comes by stdin, the word after it is a path
+  grep -lzF -f - /proc/[0-9]*/cmdline 2>/dev/null <<<"$TMP/run/" | wc -l
+}
+
 usage() {
   refuses 'no workload is wrong usage' 'there is: mounts'
   refuses 'a workload that is not there yet is named' "'point'" point
@@ -55,7 +60,7 @@ stopped() { # a signal while it measures: it answers at once, and nothing is lef
   equal 'SIGTERM ends it with 143' $code 143
   equal 'no mount is left' "$(grep -c " $TMP/run/" /proc/mounts)" 0
   equal 'no file' "$(ls -A "$TMP/run")" ''
-  equal 'and no process' "$(grep -lzF "$TMP/run/" /proc/[0-9]*/cmdline 2>/dev/null | wc -l)" 0
+  equal 'and no process' "$(processes)" 0
 }
 
 usage
