@@ -154,7 +154,7 @@ suite_scripts() {
     fi
   done < <(scripts)
   need_fuse && need_hadoop || return 1
-  cargo build "${CARGO_ARGS[@]}" --bin lookupfs
+  cargo build "${CARGO_ARGS[@]}" --bins
   for file in tests/*_test.sh; do
     if [ "$file" != tests/minihdfs_test.sh ]; then # only that one is about a line of Hadoop
       echo "== $file"

@@ -4,6 +4,7 @@
 //! Decides nothing about files. Called by `main`.
 
 mod args;
+mod bench;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ pub fn main() -> ExitCode {
     };
     silence_expected_panics();
     let result = match args.command {
+        Command::Bench(args) => return bench(args),
         Command::Get(args) => get(args),
         Command::Scan(args) => scan(args),
         Command::Inspect(args) => inspect(args),
@@ -37,6 +39,16 @@ pub fn main() -> ExitCode {
         Err(ReadError::Write { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "lookup: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(args: bench::BenchArgs) -> ExitCode {
+    match bench::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "lookup: {error}");
             ExitCode::FAILURE

@@ -6,6 +6,7 @@
 //! all columns of all files) → [`fetch`] (bounded, through one or many mounts) → `decode` (the
 //! `parquet` crate's Arrow readers over the fetched bytes) → rows in the caller's order.
 
+pub mod bench;
 pub mod cli;
 pub mod decode;
 pub mod error;

@@ -46,6 +46,8 @@ pub(super) enum Command {
     ///
     /// Exit codes: 0 done, 1 failed (also: the first wrong value), 2 wrong usage.
     Sample(SampleArgs),
+    /// Measure given mounts, and hold the figures against their targets.
+    Bench(super::bench::BenchArgs),
 }
 
 /// Which file, through which mounts.

@@ -1,0 +1,30 @@
+//! Benchmarks over given mounts: `lookup bench`.
+//!
+//! Owns method and report: sides alternate in one run on the same work, ratios are of pairs, a verdict has an interval.
+//! Refuses to make data or mounts (`mount-scripts/bench.sh` does) and to know HDFS: the client without a mount is a
+//! process of its own ([`native`]). Called by the command line.
+
+mod cell;
+mod chart;
+mod error;
+mod findings;
+mod mounts;
+mod native;
+mod page;
+mod places;
+mod pread;
+mod program;
+mod random;
+mod report;
+mod statistics;
+mod target;
+
+pub use cell::{Cell, SideSummary};
+pub use error::BenchError;
+pub use findings::{Count, Skipped, Verdict};
+pub use mounts::{MountsOptions, run as mounts};
+pub use native::answer_locally;
+pub use pread::Run;
+pub use report::Report;
+pub use statistics::Estimate;
+pub use target::{Bound, Outcome, TARGETS, Target};
