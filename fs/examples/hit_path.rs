@@ -82,7 +82,14 @@ async fn main() -> Result<()> {
     };
     let root = SourcePath::root();
     let status = namespace.status(&root, now).await?;
-    let filesystem = Filesystem::new(namespace, shared, root, status, ttl, OwnerConfig::default());
+    let filesystem = Filesystem::new(
+        namespace,
+        shared,
+        root,
+        status,
+        (ttl, OwnerConfig::default()),
+        lookupfs_fs::open_files::OpenReport::default(),
+    );
     let mut numbers = Vec::new();
     for name in [b"a", b"b"] {
         if let LookedUp::Found(shown) = filesystem.lookup(ROOT, name).wait().await? {
