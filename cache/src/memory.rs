@@ -189,6 +189,14 @@ impl Memory {
         page
     }
 
+    /// Drops a page, wherever it is. Whoever holds a slice of it keeps that.
+    pub(crate) fn remove(&self, key: &PageKey) {
+        // What leaves the window on its own enters the main part, so that comes after it.
+        for share in [&self.window, &self.main, &self.metadata] {
+            share.invalidate(key);
+        }
+    }
+
     /// Bytes of pages alive, overhead included: in the shares and in the hands of readers.
     pub(crate) fn live_bytes(&self, kind: Kind) -> u64 {
         self.gauge(kind).live.load(Ordering::Relaxed)

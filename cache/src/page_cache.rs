@@ -29,10 +29,12 @@ use crate::version::{FileVersion, VersionId};
 
 mod from_disk;
 mod missing;
+mod warm;
 
 pub use crate::disk::CompleteFile;
 
 use missing::Arrival;
+pub use warm::{ColumnRanges, Found, Kept, METADATA_BYTES_MAX};
 
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;

@@ -1,6 +1,6 @@
 //! The control socket: how `mount` joins a running daemon and `stats` asks it.
 //!
-//! One request and one answer a connection, each one line of JSON. The socket is in a directory that only its owner may
+//! One request and one answer a connection, each one line of JSON; after the answer to `Warm` a conversation follows. The socket is in a directory that only its owner may
 //! enter, and is itself mode 0600.
 
 use std::fs;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{DaemonOptions, MountOptions};
 use crate::stats::Stats;
+use crate::warm::WarmRequest;
 
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -30,6 +31,8 @@ pub enum Request {
         /// Set the counters to 0 afterwards.
         reset: bool,
     },
+    /// Warm, check or evict files; a conversation follows, see [`crate::warm`].
+    Warm(WarmRequest),
 }
 
 /// One `lookupfs mount`.
@@ -54,6 +57,8 @@ pub enum Answer {
     Mounted,
     /// The counters.
     Stats(Box<Stats>),
+    /// Send paths.
+    Warming,
     /// It failed; one sentence for people.
     Failed(String),
     /// The daemon is ending; start another.
@@ -170,6 +175,25 @@ pub fn sockets() -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
+/// The socket of the daemon that serves a mount point, and all mount points of that daemon.
+///
+/// # Errors
+/// One sentence for people, where no daemon of this user does.
+pub fn daemon_of(mount_point: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
+    for socket in sockets()? {
+        if let Ok(Answer::Stats(stats)) = ask(&socket, &Request::Stats { reset: false }, LINE_WAIT) {
+            let mounts: Vec<PathBuf> = stats.mounts.into_iter().map(|m| m.mount_point).collect();
+            if mounts.iter().any(|mount| mount == mount_point) {
+                return Ok((socket, mounts));
+            }
+        }
+    }
+    Err(format!(
+        "{}: no daemon of this user serves it; `lookupfs stats --all` shows those that run",
+        mount_point.display()
+    ))
+}
+
 /// Sends one request and waits for the answer, at most `patience`.
 ///
 /// # Errors
@@ -180,6 +204,42 @@ pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<A
     stream.set_read_timeout(Some(patience))?;
     send(&stream, request)?;
     receive(&stream)
+}
+
+/// A connection on which more than one line goes to and fro.
+#[derive(Debug)]
+pub struct Conversation {
+    lines: BufReader<UnixStream>,
+}
+
+impl Conversation {
+    /// Connects to a daemon; each line of it may take `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub fn open(socket: &Path, patience: Duration) -> io::Result<Conversation> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Conversation {
+            lines: BufReader::new(stream),
+        })
+    }
+
+    /// The side that sends, for another thread.
+    ///
+    /// # Errors
+    /// If there is no descriptor for it.
+    pub fn sender(&self) -> io::Result<UnixStream> {
+        self.lines.get_ref().try_clone()
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` where the daemon has closed; others as the socket says.
+    pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<T> {
+        receive_line(&mut self.lines)
+    }
 }
 
 /// Whether an error of [`ask`] says that no daemon listens.
@@ -223,15 +283,23 @@ pub fn serve_one(stream: &UnixStream, answer: impl FnOnce(Request) -> Answer) ->
     send(stream, &answer(request))
 }
 
-fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+/// Sends one line.
+///
+/// # Errors
+/// As the socket says.
+pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     stream.write_all(&line)
 }
 
 fn receive<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
+    receive_line(&mut BufReader::new(stream))
+}
+
+fn receive_line<T: for<'a> Deserialize<'a>>(lines: &mut impl BufRead) -> io::Result<T> {
     let mut line = Vec::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    lines.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,

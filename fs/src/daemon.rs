@@ -38,6 +38,7 @@ use crate::options::{DEADLINE_MAX, DaemonOptions};
 use crate::owner::Ids;
 use crate::sources::{OpenSource, SourceKey, SourceName};
 use crate::stats::{MountStats, SourceStats, Stats};
+use crate::warm;
 
 /// How long a daemon without any mount waits for the first one.
 const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
@@ -312,7 +313,7 @@ impl Daemon {
     }
 
     fn serve(self: &Arc<Self>, stream: &UnixStream) -> std::io::Result<()> {
-        let mut has_failed = false;
+        let (mut has_failed, mut warm) = (false, None);
         let served = control::serve_one(stream, |request| match request {
             Request::Mount(request) => match self.mount(&request) {
                 Ok(()) => Answer::Mounted,
@@ -329,7 +330,17 @@ impl Daemon {
                 }
                 Answer::Stats(Box::new(stats))
             }
+            Request::Warm(request) => {
+                warm = Some(request);
+                Answer::Warming
+            }
         });
+        if let Some(request) = warm {
+            served?;
+            let (pages, mounts) = (self.shared.pages.clone(), self.mounts.clone());
+            let serving = warm::serve::serve(stream.try_clone()?, request, pages, mounts);
+            return self.runtime.block_on(serving);
+        }
         if has_failed {
             // Only now that the answer is out: a daemon that was started for this mount ends.
             self.mounts.look_again();

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lookupfs_cache::clock::Jitter;
 use lookupfs_cache::disk::CompleteFile;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
-use lookupfs_cache::namespace::{Known, Namespace};
+use lookupfs_cache::namespace::{Known, MaxAge, Namespace};
 use lookupfs_cache::page::ByteRange;
 use lookupfs_cache::page_cache::PageCache;
 use lookupfs_cache::source::{Entry, FileKind, FileStatus};
@@ -92,6 +92,27 @@ impl Filesystem {
     /// Whether this mount shows the source of `namespace`.
     pub fn shows(&self, namespace: &Arc<Namespace>) -> bool {
         Arc::ptr_eq(&self.namespace, namespace)
+    }
+
+    /// What is where in the source of this mount.
+    pub fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// The directory of the source that this mount shows.
+    pub fn root(&self) -> &SourcePath {
+        self.inodes.root_path()
+    }
+
+    /// How old an answer of the namespace may be on this mount.
+    pub fn max_age(&self) -> MaxAge {
+        self.ttl.max_age()
+    }
+
+    /// Has the kernel drop its pages of a version; returns once it has. May wait for a READ of this mount: not to be
+    /// called by a thread that answers those.
+    pub fn drop_kernel_pages(&self, version: &FileVersion) {
+        self.invalidator.drop_pages(self.inodes.version_number(version));
     }
 
     /// Inodes that the kernel holds beside the root.
@@ -361,7 +382,7 @@ impl Filesystem {
 
 /// Whether an error says that a path no longer holds the version that was looked up there. `NotDirectory`: a file has
 /// taken the place of a directory on the way. `IsDirectory`: a directory has taken the file's own.
-fn has_gone(kind: ErrorKind) -> bool {
+pub(crate) fn has_gone(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::IsDirectory

@@ -42,3 +42,4 @@ pub mod owner;
 pub mod size;
 pub mod sources;
 pub mod stats;
+pub mod warm;
