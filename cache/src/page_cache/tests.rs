@@ -6,3 +6,4 @@ mod faults;
 mod limits;
 mod reads;
 mod tails;
+mod warm;

@@ -26,6 +26,8 @@ use crate::version::FileVersion;
 pub const METADATA_BYTES_MAX: u64 = MAX_READ_BYTES;
 /// The end of a file that says where its footer begins, in every format that is known.
 const LAST_BYTES: u64 = 512;
+/// What many readers ask for first, whatever the footer's length: warming less would leave them a request for each file.
+const FIRST_READ_BYTES: u64 = 64 << 10;
 /// How often the end of a file may say that its metadata begins earlier still. Parquet: footer, page index.
 const SKIMS_MAX: usize = 4;
 
@@ -109,7 +111,8 @@ impl PageCache {
         Ok(found.fetched + self.fill(source, version, found.value).await?)
     }
 
-    /// The metadata range of a version, empty where it has none that is known. What must be read to find it is kept.
+    /// The metadata range of a version, with the last 64 KiB that many readers ask for first; empty where it has none that
+    /// is known. What must be read to find it is kept.
     ///
     /// # Errors
     /// `Unsupported` for a range beyond [`METADATA_BYTES_MAX`], otherwise as [`PageCache::read`].
@@ -147,11 +150,13 @@ impl PageCache {
                 });
             };
             if value.start() >= tail.start() {
-                return Ok(Found { value, fetched });
+                tail = value;
+                break;
             }
             tail = value;
         }
-        Ok(Found { value: tail, fetched })
+        let value = with_first_read(version, tail);
+        Ok(Found { value, fetched })
     }
 
     /// The metadata range of a version, as far as it can be known without fetching anything: `None` where the end of the
@@ -165,19 +170,27 @@ impl PageCache {
             Role::Footer(format) => format,
         };
         if let Some(from) = self.tails.metadata_from(version) {
-            return Some(ByteRange::clamped(from, u64::MAX, len));
+            let known = ByteRange::clamped(from, u64::MAX, len);
+            return Some(if known.is_empty() {
+                known
+            } else {
+                with_first_read(version, known)
+            });
         }
         let mut tail = last_bytes(version);
         for _ in 0..SKIMS_MAX {
             let bytes = self.peek(version, tail)?;
             let value = skimmed(format, version, &bytes).ok()?;
-            let value = value.unwrap_or_else(|| nothing(version).value);
-            if value.start() >= tail.start() {
-                return Some(value);
-            }
+            let Some(value) = value else {
+                return Some(nothing(version).value);
+            };
+            let is_all = value.start() >= tail.start();
             tail = value;
+            if is_all {
+                break;
+            }
         }
-        Some(tail)
+        Some(with_first_read(version, tail))
     }
 
     /// The metadata range of a Parquet file and the chunks of its columns that `names` match: each a column's whole path
@@ -312,6 +325,12 @@ fn nothing(version: &FileVersion) -> Found<ByteRange> {
 
 fn last_bytes(version: &FileVersion) -> ByteRange {
     ByteRange::clamped(version.len().saturating_sub(LAST_BYTES), u64::MAX, version.len())
+}
+
+/// The end of the file that holds the metadata range and what readers ask for first.
+fn with_first_read(version: &FileVersion, metadata: ByteRange) -> ByteRange {
+    let first_read = version.len().saturating_sub(FIRST_READ_BYTES);
+    ByteRange::clamped(metadata.start().min(first_read), u64::MAX, version.len())
 }
 
 /// Where the metadata range begins as the `tail` of the file says, which may be before the tail; `None` where the file is

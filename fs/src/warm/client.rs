@@ -57,9 +57,11 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     };
     // A reader that has seen enough closes the pipe: that is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
-    if request.action == Action::Fill && totals.pages_kept < totals.pages {
+    let has_made_room = totals.pages_kept < totals.pages || totals.pages_pushed_out > 0;
+    if request.action == Action::Fill && has_made_room {
         eprintln!(
-            "lookupfs: {} pages had to make room meanwhile: memory is too small to keep all of this",
+            "lookupfs: {} pages of the cache had to make room meanwhile, so memory may be too small for all of this; \
+             the same command with --check says what is kept",
             totals.pages_pushed_out
         );
     }
