@@ -1,7 +1,5 @@
 //! `lookupfs warm` through mounts of a local directory.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;

@@ -144,8 +144,13 @@ async fn metadata_is_found_and_filled_in_few_requests_and_reading_it_costs_none(
         fixture.read(&file, from, file.len() - from).await;
         assert_eq!(fixture.log().requests(), 0, "{path}: warm");
     }
-    // What was learned may be forgotten: the footer says it again.
+}
+
+#[tokio::test]
+async fn what_was_learned_may_be_forgotten_since_the_footer_says_it_again() {
+    let fixture = fixture();
     let file = fixture.add("/t/a.parquet", wide());
+    fixture.cache.fill_metadata(&fixture.source, &file).await.unwrap();
     fixture.cache.tails.clear();
     let metadata = ByteRange::new(WIDE_INDEX, WIDE_LEN).unwrap();
     assert_eq!(fixture.cache.known_metadata(&file), Some(metadata));
