@@ -111,6 +111,14 @@ pub struct WarmArgs {
     /// Paths that are read end with NUL, as `find -print0` writes them, not with a newline.
     #[arg(short = '0', long)]
     pub null: bool,
+    /// PATH is a Paimon or Iceberg table: the files of this snapshot of it, by number, or latest.
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with = "files_from",
+        allow_negative_numbers = true
+    )]
+    pub snapshot: Option<String>,
     /// One JSON object at the end; bytes, counts and seconds.
     #[arg(long)]
     pub json: bool,

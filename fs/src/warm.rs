@@ -16,6 +16,7 @@ mod inputs;
 pub mod job;
 mod report;
 pub mod serve;
+pub mod snapshot;
 mod walk;
 
 /// Files worked on at once, unless `--parallel` says otherwise.

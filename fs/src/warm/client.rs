@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::inputs::{Paths, Target, resolve, shown_path};
 use super::report::{self, Report};
+use super::snapshot::{self, Snapshot};
 use super::{Action, Event, Input, PARALLEL_MAX, Totals, WarmRequest, What};
 use crate::cli::WarmArgs;
 use crate::commands::CommandError;
@@ -31,18 +32,26 @@ const LINE_WAIT: Duration = Duration::from_secs(60);
 /// tried.
 pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     let request = request(args).map_err(CommandError::Usage)?;
+    let table = mount_point::mounted().map_err(|error| failed(&error))?;
+    let snapshot = snapshot_of(args, &table)?;
     let list = args.files_from.as_deref();
-    let paths = Paths::new(args.paths.clone(), list, args.null).map_err(|error| {
+    let arguments = snapshot.as_ref().map_or(&args.paths, |snapshot| &snapshot.paths);
+    let paths = Paths::new(arguments.clone(), list, args.null).map_err(|error| {
         let list = list.unwrap_or(Path::new("-"));
         CommandError::Failed(format!("{}: {error}", shown_path(list)))
     })?;
-    let table = mount_point::mounted().map_err(|error| failed(&error))?;
     let mut sender = Sender {
         paths,
         table,
         report: Report::new(),
         failed: Arc::default(),
     };
+    for missing in snapshot.iter().flat_map(|snapshot| &snapshot.missing) {
+        sender.fail(
+            missing,
+            "the snapshot refers to it, and it is not below the table",
+        );
+    }
     let (report, not_sent) = (sender.report.clone(), sender.failed.clone());
     let mut totals = match sender.next_target() {
         Some(first) => converse(&request, first, sender, &report)?,
@@ -75,6 +84,28 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
 
 fn failed(error: &(dyn std::error::Error + 'static)) -> CommandError {
     CommandError::Failed(one_line(error))
+}
+
+/// The files of the snapshot, if one is wanted.
+fn snapshot_of(args: &WarmArgs, table: &[MountedAt]) -> Result<Option<Snapshot>, CommandError> {
+    let Some(text) = &args.snapshot else {
+        return Ok(None);
+    };
+    let id = text
+        .parse()
+        .map_err(|error| CommandError::Usage(format!("--snapshot: {error}")))?;
+    let [path] = args.paths.as_slice() else {
+        return Err(CommandError::Usage(
+            "--snapshot: name one table directory".to_owned(),
+        ));
+    };
+    if path == Path::new("-") {
+        let reason = "--snapshot: name one table directory; its paths do not come from stdin";
+        return Err(CommandError::Usage(reason.to_owned()));
+    }
+    // Before anything is read: a table elsewhere would be read in vain.
+    resolve(path, table).map_err(|reason| CommandError::Failed(format!("{}: {reason}", shown_path(path))))?;
+    snapshot::find(path, id).map(Some).map_err(|error| failed(&error))
 }
 
 /// What the flags say.
