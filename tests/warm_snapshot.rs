@@ -1,5 +1,7 @@
 //! `lookupfs warm --snapshot` of Paimon and Iceberg tables: exactly the files of one snapshot, and none beside.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, its helpers too")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

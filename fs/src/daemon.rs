@@ -25,6 +25,7 @@ use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 
 use crate::control::{self, Answer, DaemonFiles, MountRequest, Request};
 use crate::counters::Counters;
@@ -46,6 +47,8 @@ const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
 const END_GRACE: Duration = Duration::from_secs(5);
 /// Control connections served at once.
 const CONNECTIONS_MAX: usize = 16;
+/// Of those, `lookupfs warm`s: they stay for long, and must not keep others from mounting.
+const WARMS_MAX: usize = 8;
 /// Share of the memory for pages that statuses and listings may have beside it.
 const NAMESPACE_SHARE: u64 = 16;
 /// The least of that share.
@@ -67,6 +70,7 @@ pub struct Daemon {
     mounting: Mutex<()>,
     is_ending: AtomicBool,
     connections: AtomicUsize,
+    warms: Arc<Semaphore>,
 }
 
 impl Daemon {
@@ -113,6 +117,7 @@ impl Daemon {
             mounting: Mutex::default(),
             is_ending: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
+            warms: Arc::new(Semaphore::new(WARMS_MAX)),
         }))
     }
 
@@ -330,12 +335,17 @@ impl Daemon {
                 }
                 Answer::Stats(Box::new(stats))
             }
-            Request::Warm(request) => {
-                warm = Some(request);
-                Answer::Warming
-            }
+            Request::Warm(request) => match self.warms.clone().try_acquire_owned() {
+                Ok(turn) => {
+                    warm = Some((request, turn));
+                    Answer::Warming
+                }
+                Err(_) => Answer::Failed(format!(
+                    "{WARMS_MAX} others of `lookupfs warm` are at work; wait for one of them"
+                )),
+            },
         });
-        if let Some(request) = warm {
+        if let Some((request, _turn)) = warm {
             served?;
             let (pages, mounts) = (self.shared.pages.clone(), self.mounts.clone());
             let serving = warm::serve::serve(stream.try_clone()?, request, pages, mounts);

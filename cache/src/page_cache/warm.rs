@@ -8,8 +8,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::missing::Arrival;
 use super::{MAX_READ_BYTES, PageCache, key};
 use crate::coalesce::ExtentRule;
@@ -30,6 +28,9 @@ const LAST_BYTES: u64 = 512;
 const FIRST_READ_BYTES: u64 = 64 << 10;
 /// How often the end of a file may say that its metadata begins earlier still. Parquet: footer, page index.
 const SKIMS_MAX: usize = 4;
+
+/// How often a range is filled to be looked at, where others push it out at once.
+const LOOKS_MAX: usize = 3;
 
 /// How many pages of a range are kept, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +127,7 @@ impl PageCache {
             Role::Plain => return Ok(nothing(version)),
             _ if len == 0 => return Ok(nothing(version)),
             Role::Whole => {
-                let value = check_metadata(version, 0)?;
+                let value = self.check_metadata(version, 0)?;
                 return Ok(Found { value, fetched: 0 });
             }
             Role::Footer(format) => format,
@@ -141,9 +142,11 @@ impl PageCache {
             fetched += self.fill_pages(&opening, pages, self.tail_pages).await?;
         }
         for _ in 0..SKIMS_MAX {
-            let (bytes, cost) = self.bytes_of(source, version, tail).await?;
+            let (seen, cost) = self
+                .look_at(&opening, tail, |bytes| self.skimmed(format, version, bytes))
+                .await?;
             fetched += cost;
-            let Some(value) = skimmed(format, version, &bytes)? else {
+            let Some(value) = seen? else {
                 return Ok(Found {
                     value: nothing(version).value,
                     fetched,
@@ -161,7 +164,7 @@ impl PageCache {
 
     /// The metadata range of a version, as far as it can be known without fetching anything: `None` where the end of the
     /// file is not kept.
-    pub fn known_metadata(&self, version: &FileVersion) -> Option<ByteRange> {
+    pub async fn known_metadata(&self, version: &FileVersion) -> Option<ByteRange> {
         let len = version.len();
         let format = match recognise(version.path()) {
             Role::Plain => return Some(nothing(version).value),
@@ -179,9 +182,8 @@ impl PageCache {
         }
         let mut tail = last_bytes(version);
         for _ in 0..SKIMS_MAX {
-            let bytes = self.peek(version, tail)?;
-            let value = skimmed(format, version, &bytes).ok()?;
-            let Some(value) = value else {
+            let look = |bytes: &[u8]| self.skimmed(format, version, bytes);
+            let Some(value) = self.look_at_kept(version, tail, look).await.ok()??.ok()? else {
                 return Some(nothing(version).value);
             };
             let is_all = value.start() >= tail.start();
@@ -215,23 +217,27 @@ impl PageCache {
             };
             return Ok(Found { value, fetched });
         }
-        let (bytes, cost) = self.bytes_of(source, version, value).await?;
+        let opening = Opening::At(source.clone(), version.clone());
+        let look = |bytes: &[u8]| column_ranges(version, value, bytes, names);
+        let (seen, cost) = self.look_at(&opening, value, look).await?;
         fetched += cost;
-        let value = column_ranges(version, value, &bytes, names)?;
-        Ok(Found { value, fetched })
+        Ok(Found {
+            value: seen?,
+            fetched,
+        })
     }
 
     /// As [`PageCache::find_columns`], as far as it can be known without fetching anything.
-    pub fn known_columns(&self, version: &FileVersion, names: &[String]) -> Option<ColumnRanges> {
-        let range = self.known_metadata(version)?;
+    pub async fn known_columns(&self, version: &FileVersion, names: &[String]) -> Option<ColumnRanges> {
+        let range = self.known_metadata(version).await?;
         if recognise(version.path()) != Role::Footer(Format::Parquet) {
             return Some(ColumnRanges {
                 ranges: vec![range],
                 missing: Vec::new(),
             });
         }
-        let bytes = self.peek(version, range)?;
-        column_ranges(version, range, &bytes, names).ok()
+        let look = |bytes: &[u8]| column_ranges(version, range, bytes, names);
+        self.look_at_kept(version, range, look).await.ok()??.ok()
     }
 
     /// How many pages of `range` are kept. Never waits, and counts as no use of them.
@@ -300,20 +306,69 @@ impl PageCache {
         Ok(bytes)
     }
 
-    /// The bytes of a range, and how many were fetched for them. They count as no read.
-    async fn bytes_of(
+    /// Fills a range and shows its bytes to `look`, which counts as no read. They are gathered within the byte budget,
+    /// and for no longer than that. Answers what `look` does, and how many bytes were fetched.
+    async fn look_at<T>(
         self: &Arc<Self>,
-        source: &Arc<dyn Source>,
-        version: &Arc<FileVersion>,
+        opening: &Opening,
         range: ByteRange,
-    ) -> Result<(Bytes, u64)> {
-        let opening = Opening::At(source.clone(), version.clone());
-        let pages = self.page_size.pages_of(range);
-        let fetched = self.fill_pages(&opening, pages, self.tail_pages).await?;
-        match self.peek(version, range) {
-            Some(bytes) => Ok((bytes, fetched)),
-            // Pushed out at once: memory is short, and this is worth a read.
-            None => Ok((self.read(source, version, range).await?, fetched + range.len())),
+        look: impl Fn(&[u8]) -> T,
+    ) -> Result<(T, u64)> {
+        let mut fetched = 0;
+        for _ in 0..LOOKS_MAX {
+            let pages = self.page_size.pages_of(range);
+            fetched += self.fill_pages(opening, pages, self.tail_pages).await?;
+            if let Some(seen) = self.look_at_kept(opening.version(), range, &look).await? {
+                return Ok((seen, fetched));
+            }
+        }
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            format!(
+                "{}: its {} bytes of metadata were pushed out before they were looked at; give the daemon more memory",
+                opening.version(),
+                range.len()
+            ),
+        ))
+    }
+
+    /// As [`PageCache::look_at`], if all of the range is in memory.
+    async fn look_at_kept<T>(
+        &self,
+        version: &FileVersion,
+        range: ByteRange,
+        look: impl Fn(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let turn = tokio::time::timeout(self.deadline, self.budget.acquire(range.len())).await;
+        let _permit = turn.unwrap_or_else(|_| {
+            let message = format!("{version}: its metadata had no turn within {:?}", self.deadline);
+            Err(Error::new(ErrorKind::TimedOut, message))
+        })?;
+        Ok(self.peek(version, range).map(|bytes| look(&bytes)))
+    }
+
+    fn check_metadata(&self, version: &FileVersion, from: u64) -> Result<ByteRange> {
+        let range = ByteRange::clamped(from, u64::MAX, version.len());
+        // Looked at as a whole, so within the budget.
+        let most = METADATA_BYTES_MAX.min(self.budget.total());
+        if range.len() > most {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "{version}: it claims {} bytes of metadata, more than {most}; warm all of it instead",
+                    range.len()
+                ),
+            ));
+        }
+        Ok(range)
+    }
+
+    /// Where the metadata range begins as the `tail` of the file says, which may be before the tail; `None` where the file
+    /// is not what its name says.
+    fn skimmed(&self, format: Format, version: &FileVersion, tail: &[u8]) -> Result<Option<ByteRange>> {
+        match skim(format, tail, version.len()) {
+            Skim::From(from) | Skim::FooterFrom(from) => self.check_metadata(version, from).map(Some),
+            Skim::Unknown => Ok(None),
         }
     }
 }
@@ -331,29 +386,6 @@ fn last_bytes(version: &FileVersion) -> ByteRange {
 fn with_first_read(version: &FileVersion, metadata: ByteRange) -> ByteRange {
     let first_read = version.len().saturating_sub(FIRST_READ_BYTES);
     ByteRange::clamped(metadata.start().min(first_read), u64::MAX, version.len())
-}
-
-/// Where the metadata range begins as the `tail` of the file says, which may be before the tail; `None` where the file is
-/// not what its name says.
-fn skimmed(format: Format, version: &FileVersion, tail: &[u8]) -> Result<Option<ByteRange>> {
-    match skim(format, tail, version.len()) {
-        Skim::From(from) | Skim::FooterFrom(from) => check_metadata(version, from).map(Some),
-        Skim::Unknown => Ok(None),
-    }
-}
-
-fn check_metadata(version: &FileVersion, from: u64) -> Result<ByteRange> {
-    let range = ByteRange::clamped(from, u64::MAX, version.len());
-    if range.len() > METADATA_BYTES_MAX {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "{version}: it claims {} bytes of metadata, more than {METADATA_BYTES_MAX}; warm all of it instead",
-                range.len()
-            ),
-        ));
-    }
-    Ok(range)
 }
 
 /// The metadata range and the chunks of the columns.

@@ -87,8 +87,12 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
 
 async fn check(job: &Job, version: &FileVersion) {
     let ranges = match &job.request.what {
-        What::Metadata => job.pages.known_metadata(version).map(|range| vec![range]),
-        What::Columns(names) => job.pages.known_columns(version, names).map(|found| found.ranges),
+        What::Metadata => job.pages.known_metadata(version).await.map(|range| vec![range]),
+        What::Columns(names) => job
+            .pages
+            .known_columns(version, names)
+            .await
+            .map(|found| found.ranges),
         What::All => Some(vec![ByteRange::clamped(0, u64::MAX, version.len())]),
     };
     match ranges {

@@ -120,6 +120,7 @@ async fn metadata_is_found_and_filled_in_few_requests_and_reading_it_costs_none(
             fixture
                 .cache
                 .known_metadata(&file)
+                .await
                 .is_none_or(|range| range.start() == 0)
         );
         let fetched = fixture.cache.fill_metadata(&fixture.source, &file).await.unwrap();
@@ -133,7 +134,11 @@ async fn metadata_is_found_and_filled_in_few_requests_and_reading_it_costs_none(
         // With what readers ask for first.
         let from = from.min(file.len().saturating_sub(64 << 10));
         let metadata = ByteRange::new(from, file.len()).unwrap();
-        assert_eq!(fixture.cache.known_metadata(&file), Some(metadata), "{path}");
+        assert_eq!(
+            fixture.cache.known_metadata(&file).await,
+            Some(metadata),
+            "{path}"
+        );
         let kept = fixture.cache.kept(&file, metadata);
         assert_eq!(kept.kept, kept.pages, "{path}");
         fixture.log().reset();
@@ -153,7 +158,7 @@ async fn what_was_learned_may_be_forgotten_since_the_footer_says_it_again() {
     fixture.cache.fill_metadata(&fixture.source, &file).await.unwrap();
     fixture.cache.tails.clear();
     let metadata = ByteRange::new(WIDE_INDEX, WIDE_LEN).unwrap();
-    assert_eq!(fixture.cache.known_metadata(&file), Some(metadata));
+    assert_eq!(fixture.cache.known_metadata(&file).await, Some(metadata));
     assert_eq!(
         fixture.cache.fill_metadata(&fixture.source, &file).await.unwrap(),
         0
@@ -167,7 +172,7 @@ async fn what_was_learned_may_be_forgotten_since_the_footer_says_it_again() {
             .unwrap(),
         0
     );
-    assert!(fixture.cache.known_metadata(&plain).unwrap().is_empty());
+    assert!(fixture.cache.known_metadata(&plain).await.unwrap().is_empty());
 }
 
 #[tokio::test]
@@ -216,7 +221,7 @@ async fn columns_are_filled_with_their_metadata_and_nothing_else() {
     let metadata = ParquetMetaDataReader::decode_metadata(&NESTED[at - footer..at]).unwrap();
     let column = metadata.row_group(0).columns().last().unwrap();
     let names = [column.column_path().string(), "nowhere".to_owned()];
-    assert!(fixture.cache.known_columns(&file, &names).is_none());
+    assert!(fixture.cache.known_columns(&file, &names).await.is_none());
     let found = fixture
         .cache
         .find_columns(&fixture.source, &file, &names)
@@ -227,7 +232,10 @@ async fn columns_are_filled_with_their_metadata_and_nothing_else() {
     for range in &found.value.ranges {
         fill(&fixture, &file, *range).await;
     }
-    assert_eq!(fixture.cache.known_columns(&file, &names), Some(found.value));
+    assert_eq!(
+        fixture.cache.known_columns(&file, &names).await,
+        Some(found.value)
+    );
     fixture.log().reset();
     for group in metadata.row_groups() {
         let (start, len) = group.columns().last().unwrap().byte_range();

@@ -20,16 +20,7 @@ const DELETED: i64 = 2;
 
 pub(super) fn find(table: &Path, id: SnapshotId) -> Result<Snapshot> {
     let path = newest_metadata(table)?;
-    let mut bytes = read(&path)?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        GzDecoder::new(&bytes[..])
-            .take(FILE_BYTES_MAX)
-            .read_to_end(&mut plain)
-            .map_err(|error| damaged(&path, format!("no gzip: {error}")))?;
-        bytes = plain;
-    }
-    let metadata = json(&path, &bytes)?;
+    let metadata = json(&path, &unpacked(&path)?)?;
     let current = metadata.get("current-snapshot-id").and_then(Value::as_i64);
     let wanted = match id {
         SnapshotId::Latest => current,
@@ -72,18 +63,7 @@ pub(super) fn find(table: &Path, id: SnapshotId) -> Result<Snapshot> {
         return Err(damaged(&path, "its snapshot names no manifests"));
     }
     for manifest in &manifests {
-        let (mut status, mut url) = (0, String::new());
-        records(manifest, |event| match event {
-            Event::Number("status", number) => status = number,
-            Event::Text("data_file.file_path", text) => url = text.to_owned(),
-            Event::End => {
-                if status != DELETED && !url.is_empty() {
-                    place.note(&url, &mut found);
-                }
-                (status, url) = (0, String::new());
-            }
-            _ => {}
-        })?;
+        note_living(&place, manifest, &mut found)?;
     }
     let metadata_files = found.paths.len().min(2);
     found.paths.splice(metadata_files..metadata_files, manifests);
@@ -91,6 +71,36 @@ pub(super) fn find(table: &Path, id: SnapshotId) -> Result<Snapshot> {
     let mut seen = std::collections::HashSet::new();
     found.paths.retain(|path| seen.insert(path.clone()));
     Ok(found)
+}
+
+/// A metadata file, unpacked where it is packed.
+fn unpacked(path: &Path) -> Result<Vec<u8>> {
+    let bytes = read(path)?;
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Ok(bytes);
+    }
+    let mut plain = Vec::new();
+    GzDecoder::new(&bytes[..])
+        .take(FILE_BYTES_MAX)
+        .read_to_end(&mut plain)
+        .map_err(|error| damaged(path, format!("no gzip: {error}")))?;
+    Ok(plain)
+}
+
+/// Notes the files of a manifest that are part of the table.
+fn note_living(place: &Place<'_>, manifest: &Path, found: &mut Snapshot) -> Result<()> {
+    let (mut status, mut url) = (0, String::new());
+    records(manifest, |event| match event {
+        Event::Number("status", number) => status = number,
+        Event::Text("data_file.file_path", text) => url = text.to_owned(),
+        Event::End => {
+            if status != DELETED && !url.is_empty() {
+                place.note(&url, found);
+            }
+            (status, url) = (0, String::new());
+        }
+        _ => {}
+    })
 }
 
 /// Where the table is, and where it says that it is.
