@@ -220,6 +220,66 @@ fn a_killed_command_ends_the_work_and_the_next_one_goes_on_there() {
 }
 
 #[test]
+fn a_daemon_that_ends_is_said_and_so_is_a_mount_that_is_gone() {
+    let tree = Tree::new();
+    for at in 0..10 {
+        tree.write(&format!("f{at}"), &pattern(400_000));
+    }
+    let mut daemon = Daemon::new();
+    let mounts = daemon.mount_many(&tree.url(), "ttl=600", 2);
+    let child = Command::new(program("lookupfs"))
+        .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
+        .args(["warm", "--all", "--limit=200k"])
+        .arg(&mounts[0])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(wait_until(PATIENCE, || source(&daemon).bytes > 0));
+    // The other mount keeps the daemon; this one is busy, and goes nonetheless.
+    let gone = daemon.lookupfs(&["umount".as_ref(), mounts[0].as_os_str()]);
+    assert!(gone.status.success(), "{}", errors(&gone));
+    let output = try_warm(&daemon, &["--all"], &[&mounts[0].join("f1")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors(&output).contains("not below a mount") || errors(&output).contains("No such file"));
+    let gone = daemon.lookupfs(&["umount".as_ref(), mounts[1].as_os_str()]);
+    assert!(gone.status.success(), "{}", errors(&gone));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        errors(&output).contains("goes on where it stopped"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn evicting_drops_what_the_kernel_keeps_on_every_mount() {
+    let tree = Tree::new();
+    let bytes = pattern(300_000);
+    tree.write("f", &bytes);
+    tree.write("other", &bytes);
+    let mut daemon = Daemon::new();
+    let mounts = daemon.mount_many(&tree.url(), "ttl=600", 2);
+    let read = |mount: usize, name: &str| {
+        let before = daemon.count("/kernel/reads");
+        assert!(fs::read(mounts[mount].join(name)).unwrap() == bytes);
+        daemon.count("/kernel/reads") - before
+    };
+    for mount in [0, 1] {
+        for name in ["f", "other"] {
+            assert_ne!(read(mount, name), 0, "cold");
+            assert_eq!(read(mount, name), 0, "the kernel has it");
+        }
+    }
+    let done = warm(&daemon, &["--evict"], &[&mounts[0].join("f")]);
+    assert_ne!(done["pages_dropped"], 0);
+    for mount in [0, 1] {
+        assert_ne!(read(mount, "f"), 0, "evicted");
+        assert_eq!(read(mount, "other"), 0, "not evicted");
+    }
+}
+
+#[test]
 fn two_commands_at_once_and_a_reader_fetch_each_byte_once() {
     let tree = Tree::new();
     let bytes = pattern(1_000_000);

@@ -137,7 +137,11 @@ pub struct Totals {
     pub files_unknown: u64,
     /// Files and paths that failed.
     pub failed: u64,
-    /// Bytes asked for.
+    /// Bytes of the files found.
+    pub bytes_found: u64,
+    /// Bytes asked for that are done with: fetched, or kept before.
+    pub bytes_done: u64,
+    /// Bytes asked for, of the files that are done.
     pub bytes: u64,
     /// Bytes fetched from the source.
     pub fetched_bytes: u64,

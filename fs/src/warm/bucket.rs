@@ -1,7 +1,7 @@
-//! How fast warming may fetch: whoever has fetched bytes waits until the rate has paid for them.
+//! How fast warming may fetch: whoever pays for bytes waits until the rate has brought them forth.
 //!
 //! Owns the moment from which the rate is free again. Refuses to save up: what was not used before is gone, so a pause
-//! brings no burst. Called by `job.rs` after each step.
+//! brings no burst. Called by `job.rs` for each step.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Bucket {
         }
     }
 
-    /// Takes `bytes` that were fetched, and says how long to wait before the next are.
+    /// Takes `bytes`, and says how long to wait for them.
     pub fn pay(&self, bytes: u64) -> Duration {
         let now = self.clock.now();
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_s);

@@ -43,7 +43,7 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     let mut sender = Sender {
         paths,
         table,
-        report: Report::new(),
+        report: Report::new(&request),
         failed: Arc::default(),
     };
     for missing in snapshot.iter().flat_map(|snapshot| &snapshot.missing) {

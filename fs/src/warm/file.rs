@@ -63,6 +63,7 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             Err(error) => return Err(error),
         },
     };
+    job.fetched(fetched);
     job.pay(fetched).await;
     let page = job.pages.page_size().bytes();
     let step = job.step_bytes(STEP_BYTES).div_ceil(page) * page;
@@ -72,8 +73,11 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             // Steps end where pages do.
             let next = ((at / step + 1) * step).min(range.end());
             let part = ByteRange::new(at, next)?;
-            let fetched = job.pages.fill(source, version, part).await?;
-            job.pay(fetched).await;
+            // Paid before it is fetched, so that many at once do not begin with a burst.
+            let kept = job.pages.kept(version, part);
+            job.pay((kept.pages - kept.kept) * page).await;
+            job.fetched(job.pages.fill(source, version, part).await?);
+            job.count(|totals| totals.bytes_done += next - at);
             at = next;
         }
     }

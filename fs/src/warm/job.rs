@@ -94,18 +94,19 @@ impl Job {
         change(&mut self.totals.lock());
     }
 
-    /// Counts bytes that were fetched, and waits for as long as the rate says.
-    pub(super) async fn pay(&self, bytes: u64) {
-        if bytes == 0 {
-            return;
-        }
+    /// Counts bytes that were fetched.
+    pub(super) fn fetched(&self, bytes: u64) {
         self.count(|totals| totals.fetched_bytes += bytes);
-        if let Some(bucket) = &self.bucket {
+    }
+
+    /// Waits for as long as the rate says.
+    pub(super) async fn pay(&self, bytes: u64) {
+        if let Some(bucket) = self.bucket.as_ref().filter(|_| bytes > 0) {
             tokio::time::sleep(bucket.pay(bytes)).await;
         }
     }
 
-    /// Bytes to ask for before paying, at most `bytes_max`.
+    /// Bytes to pay and to ask for at once, at most `bytes_max`.
     pub(super) fn step_bytes(&self, bytes_max: u64) -> u64 {
         let wanted = self.bucket.as_ref().map_or(bytes_max, Bucket::step_bytes);
         wanted.clamp(1, bytes_max)

@@ -7,25 +7,32 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{Action, Totals, WarmRequest};
+use super::{Action, Totals, WarmRequest, What};
 
 /// The bar and the clock.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     bar: ProgressBar,
+    is_in_bytes: bool,
     started: Instant,
 }
 
 impl Report {
-    /// Draws on stderr, if it is a terminal.
-    pub(super) fn new() -> Report {
-        // Nothing is drawn before the first progress line.
-        let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} files  {msg}  {elapsed}") {
+    /// Draws on stderr, if it is a terminal. Whole files are measured in bytes, and anything else in files.
+    pub(super) fn new(request: &WarmRequest) -> Report {
+        let is_in_bytes = request.what == What::All && request.action == Action::Fill;
+        let template = if is_in_bytes {
+            "{bar:30} {binary_bytes}/{binary_total_bytes} {msg} {elapsed}"
+        } else {
+            "{bar:30} {pos}/{len} files, {msg} {elapsed}"
+        };
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Report {
             bar,
+            is_in_bytes,
             started: Instant::now(),
         }
     }
@@ -34,12 +41,20 @@ impl Report {
     pub(super) fn progress(&self, totals: &Totals) {
         let seconds = self.started.elapsed().as_secs_f64().max(0.001);
         let rate = (totals.fetched_bytes as f64 / seconds) as u64;
-        let more = if totals.is_all_found { "" } else { " and more" };
-        self.bar.set_length(totals.files);
-        self.bar
-            .set_position(totals.files_done + totals.failed.min(totals.files - totals.files_done));
+        let (done, of) = if self.is_in_bytes {
+            (totals.bytes_done, totals.bytes_found)
+        } else {
+            (totals.files_done, totals.files)
+        };
+        self.bar.set_length(of);
+        self.bar.set_position(done);
+        let more = if totals.is_all_found { "" } else { "(and more), " };
+        let failed = match totals.failed {
+            0 => String::new(),
+            failed => format!(", {failed} failed"),
+        };
         self.bar.set_message(format!(
-            "found{more}, {} fetched, {}/s",
+            "{more}{} fetched, {}/s{failed}",
             HumanBytes(totals.fetched_bytes),
             HumanBytes(rate)
         ));
