@@ -54,6 +54,8 @@ pub struct PageCache {
     streams: Streams,
     extent_rule: ExtentRule,
     tail_pages: u64,
+    /// Held by who looks at metadata that memory does not hold.
+    looking: tokio::sync::Mutex<()>,
     runtime: runtime::Handle,
 }
 
@@ -98,6 +100,7 @@ impl PageCache {
                 gap_pages: limits.gap_pages,
                 max_pages: limits.extent_pages,
             },
+            looking: tokio::sync::Mutex::default(),
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,
         })

@@ -29,9 +29,6 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 /// How often the end of a file may say that its metadata begins earlier still. Parquet: footer, page index.
 const SKIMS_MAX: usize = 4;
 
-/// How often a range is filled to be looked at, where others push it out at once.
-const LOOKS_MAX: usize = 3;
-
 /// How many pages of a range are kept, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
@@ -142,9 +139,8 @@ impl PageCache {
             fetched += self.fill_pages(&opening, pages, self.tail_pages).await?;
         }
         for _ in 0..SKIMS_MAX {
-            let (seen, cost) = self
-                .look_at(&opening, tail, |bytes| self.skimmed(format, version, bytes))
-                .await?;
+            let look = |bytes: &[u8]| self.skimmed(format, version, bytes);
+            let (seen, cost) = self.look_at(source, version, tail, look).await?;
             fetched += cost;
             let Some(value) = seen? else {
                 return Ok(Found {
@@ -217,9 +213,8 @@ impl PageCache {
             };
             return Ok(Found { value, fetched });
         }
-        let opening = Opening::At(source.clone(), version.clone());
         let look = |bytes: &[u8]| column_ranges(version, value, bytes, names);
-        let (seen, cost) = self.look_at(&opening, value, look).await?;
+        let (seen, cost) = self.look_at(source, version, value, look).await?;
         fetched += cost;
         Ok(Found {
             value: seen?,
@@ -306,30 +301,28 @@ impl PageCache {
         Ok(bytes)
     }
 
-    /// Fills a range and shows its bytes to `look`, which counts as no read. They are gathered within the byte budget,
-    /// and for no longer than that. Answers what `look` does, and how many bytes were fetched.
+    /// Fills a range and shows its bytes to `look`. They are gathered within the byte budget, and for no longer than that;
+    /// it counts as no read. Answers what `look` does, and how many bytes were fetched.
     async fn look_at<T>(
         self: &Arc<Self>,
-        opening: &Opening,
+        source: &Arc<dyn Source>,
+        version: &Arc<FileVersion>,
         range: ByteRange,
         look: impl Fn(&[u8]) -> T,
     ) -> Result<(T, u64)> {
-        let mut fetched = 0;
-        for _ in 0..LOOKS_MAX {
-            let pages = self.page_size.pages_of(range);
-            fetched += self.fill_pages(opening, pages, self.tail_pages).await?;
-            if let Some(seen) = self.look_at_kept(opening.version(), range, &look).await? {
-                return Ok((seen, fetched));
-            }
+        let opening = Opening::At(source.clone(), version.clone());
+        let pages = self.page_size.pages_of(range);
+        let fetched = self.fill_pages(&opening, pages, self.tail_pages).await?;
+        if let Some(seen) = self.look_at_kept(version, range, &look).await? {
+            return Ok((seen, fetched));
         }
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!(
-                "{}: its {} bytes of metadata were pushed out before they were looked at; give the daemon more memory",
-                opening.version(),
-                range.len()
-            ),
-        ))
+        // Not in memory (any more): a read brings it from wherever it is. One at a time, since its bytes are beside the
+        // budget.
+        let _one_at_a_time = self.looking.lock().await;
+        let kept = self.kept(version, range);
+        let bytes = self.read(source, version, range).await?;
+        let missed = (kept.pages - kept.kept) * self.page_size.bytes();
+        Ok((look(&bytes), fetched + missed))
     }
 
     /// As [`PageCache::look_at`], if all of the range is in memory.

@@ -1,6 +1,6 @@
 //! The command's side: finds the daemon behind the first path, sends it paths, and shows what it answers.
 //!
-//! Owns no work: it reads no file below a mount. Refuses paths of more than one daemon in one command. Ctrl-C ends the
+//! Owns no work: it reads no file below a mount, but for the metadata of a snapshot. Refuses paths of more than one daemon in one command. Ctrl-C ends the
 //! process, so the connection, so the work. Called by the binary.
 
 use std::io::Write;

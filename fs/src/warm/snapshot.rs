@@ -2,7 +2,7 @@
 //!
 //! Owns the way from a table's directory to paths; reads its metadata through the mount, which keeps it. The command does
 //! this, not the daemon: a strange manifest can hurt nobody but whoever named it. Refuses metadata files beyond
-//! [`FILE_BYTES_MAX`]. Called by `client.rs`.
+//! 64 MiB. Called by `client.rs`.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -248,6 +248,29 @@ async fn columns_are_filled_with_their_metadata_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn columns_are_found_even_where_memory_holds_hardly_any_footer() {
+    let fixture = Fixture::new(CacheConfig {
+        memory_bytes: 600 << 10,
+        ..CacheConfig::default()
+    });
+    let names = ["c000".to_owned(), "nowhere".to_owned()];
+    let files: Vec<_> = (0..40)
+        .map(|at| fixture.add(&format!("/t/{at}.parquet"), wide()))
+        .collect();
+    let found = files
+        .iter()
+        .map(|file| fixture.cache.find_columns(&fixture.source, file, &names));
+    let found = join_all(found).await;
+    let first = found[0].as_ref().unwrap().value.clone();
+    assert!(first.missing.contains(&names[1]));
+    for found in found {
+        assert_eq!(found.unwrap().value, first);
+    }
+    assert!(fixture.cache.stats().data.evictions > 0, "memory held all of it");
+    fixture.settle().await;
+}
+
+#[tokio::test]
 async fn many_who_warm_the_same_fetch_it_once() {
     let fixture = fixture();
     let file = fixture.add_random("/t/plain", 5_000_000);
