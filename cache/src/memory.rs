@@ -83,6 +83,7 @@ pub(crate) struct Memory {
     metadata: Pages,
     data_budget: u64,
     metadata_budget: u64,
+    protected_capacity: u64,
     data_gauge: Arc<Gauge>,
     metadata_gauge: Arc<Gauge>,
     /// Pages read or kept so far.
@@ -116,6 +117,7 @@ impl Memory {
             metadata,
             data_budget,
             metadata_budget,
+            protected_capacity: part(8) / 16 * 15,
             data_gauge,
             metadata_gauge,
             reads: AtomicU64::new(0),
@@ -191,9 +193,26 @@ impl Memory {
 
     /// Drops a page, wherever it is. Whoever holds a slice of it keeps that.
     pub(crate) fn remove(&self, key: &PageKey) {
-        // What leaves the window on its own enters the main part, so that comes after it.
-        for share in [&self.window, &self.main, &self.metadata] {
+        // What leaves the window or the protected part on its own enters the main part, so that comes after them.
+        for share in [&self.window, &self.protected, &self.main, &self.metadata] {
             share.invalidate(key);
+        }
+    }
+
+    /// Protects a page that was wanted ahead of its readers, as long as that takes the place of no other: what was read
+    /// again and again comes first.
+    pub(crate) fn protect(&self, key: &PageKey) {
+        if self.protected.weighted_size() >= self.protected_capacity {
+            return;
+        }
+        for (part, share) in [(WINDOW, &self.window), (MAIN, &self.main)] {
+            if let Some(slot) = share.get(key)
+                && slot.move_on(part, PROTECTED)
+            {
+                self.protected.insert(*key, slot);
+                share.invalidate(key);
+                return;
+            }
         }
     }
 
@@ -304,6 +323,34 @@ mod tests {
 
     fn page_size() -> PageSize {
         PageSize::new(16 << 10).unwrap()
+    }
+
+    #[test]
+    fn wanted_pages_fill_the_protected_part_and_push_nobody_out_of_it() {
+        let data = 64 << 20;
+        let memory = Memory::new(data, 2 << 20, page_size());
+        let (hot, wanted) = (keys("hot"), keys("wanted"));
+        let bytes = vec![7; 16 << 10];
+        let fill = |keys: &dyn Fn(u64) -> PageKey, count| {
+            for index in 0..count {
+                memory.insert(keys(index), &bytes, Kind::Data);
+                memory.protect(&keys(index));
+            }
+        };
+        fill(&hot, 500);
+        // Twice what the data share holds.
+        fill(&wanted, 8192);
+        for share in [&memory.window, &memory.protected, &memory.main] {
+            share.run_pending_tasks();
+        }
+        let kept =
+            |keys: &dyn Fn(u64) -> PageKey, count| (0..count).filter(|i| memory.contains(&keys(*i))).count();
+        assert!(kept(&hot, 500) >= 490, "{} of 500", kept(&hot, 500));
+        // What is wanted has the rest of the protected part, half of the share, and its turn in the others.
+        assert!(kept(&wanted, 8192) >= 2000, "{}", kept(&wanted, 8192));
+        assert!(memory.live_bytes(Kind::Data) <= data);
+        memory.remove(&hot(0));
+        assert!(!memory.contains(&hot(0)) && memory.get(&hot(0)).is_none());
     }
 
     #[test]

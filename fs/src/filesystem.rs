@@ -10,7 +10,7 @@ use bytes::Bytes;
 use lookupfs_cache::clock::Jitter;
 use lookupfs_cache::disk::CompleteFile;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
-use lookupfs_cache::namespace::{Known, MaxAge, Namespace};
+use lookupfs_cache::namespace::{Known, Namespace};
 use lookupfs_cache::page::ByteRange;
 use lookupfs_cache::page_cache::PageCache;
 use lookupfs_cache::source::{Entry, FileKind, FileStatus};
@@ -104,9 +104,9 @@ impl Filesystem {
         self.inodes.root_path()
     }
 
-    /// How old an answer of the namespace may be on this mount.
-    pub fn max_age(&self) -> MaxAge {
-        self.ttl.max_age()
+    /// How old answers of the namespace may be on this mount.
+    pub fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
     }
 
     /// Has the kernel drop its pages of a version; returns once it has. May wait for a READ of this mount: not to be

@@ -276,7 +276,7 @@ impl PageCache {
     ) -> Result<u64> {
         let version = opening.version();
         let (mut leads, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for page in pages {
+        for page in pages.clone() {
             if self.memory.contains(&key(version.id(), page)) {
                 continue;
             }
@@ -297,6 +297,9 @@ impl PageCache {
         self.fetch(opening, leads, &[], exact);
         for waiter in waiters {
             waiter.wait().await?;
+        }
+        for page in pages {
+            self.memory.protect(&key(version.id(), page));
         }
         Ok(bytes)
     }

@@ -53,7 +53,7 @@ pub(super) async fn walk(job: &Job, mount_point: &RawName, below: &RawName, file
         };
     }
     let namespace = mounted.filesystem.namespace();
-    let max_age = mounted.filesystem.max_age();
+    let max_age = mounted.filesystem.lifetimes().of(&path);
     let version = match namespace.status(&path, max_age).await {
         Ok(known) => match known.value.kind {
             FileKind::File => known.value.version(namespace.source().id(), &path),
@@ -126,7 +126,8 @@ async fn walk_directory(job: &Job, mounted: &Arc<Mounted>, path: SourcePath, fil
 
 async fn list(mounted: &Mounted, path: &SourcePath) -> Result<Arc<Listing>> {
     let filesystem = &mounted.filesystem;
-    let listed = filesystem.namespace().list(path, filesystem.max_age().positive);
+    let max_age = filesystem.lifetimes().of_listing(path);
+    let listed = filesystem.namespace().list(path, max_age);
     listed.await.map(|known| known.value)
 }
 
@@ -144,7 +145,8 @@ pub(super) async fn look_again(found: &Found) -> Result<Arc<FileVersion>> {
     let filesystem = &found.mounted.filesystem;
     let namespace = filesystem.namespace();
     namespace.forget(&found.path);
-    let known = namespace.status(&found.path, filesystem.max_age()).await?;
+    let max_age = filesystem.lifetimes().of(&found.path);
+    let known = namespace.status(&found.path, max_age).await?;
     if known.value.kind != FileKind::File {
         let message = format!("{}: it is no regular file any more", found.path);
         return Err(Error::new(ErrorKind::Changed, message));
