@@ -298,9 +298,7 @@ impl PageCache {
         for waiter in waiters {
             waiter.wait().await?;
         }
-        for page in pages {
-            self.memory.protect(&key(version.id(), page));
-        }
+        self.memory.protect(pages.map(|page| key(version.id(), page)));
         Ok(bytes)
     }
 
