@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use super::missing::Arrival;
 use super::{MAX_READ_BYTES, PageCache, key};
+use bytes::Bytes;
+
 use crate::coalesce::ExtentRule;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fetch::Opening;
@@ -235,35 +237,37 @@ impl PageCache {
         self.look_at_kept(version, range, look).await.ok()??.ok()
     }
 
-    /// How many pages of `range` are kept. Never waits, and counts as no use of them.
+    /// How many pages of `range` are kept; counts as no use of them. May wait for the local disk, as
+    /// [`PageCache::count_on_disk`] does, and for nothing else.
     pub fn kept(&self, version: &FileVersion, range: ByteRange) -> Kept {
         let pages = self.page_size.pages_of(range);
         let mut kept = Kept {
             pages: pages.end - pages.start,
+            on_disk: self.count_on_disk(version, range),
             ..Kept::default()
         };
         for page in pages {
             let in_memory = self.memory.contains(&key(version.id(), page));
             kept.in_memory += u64::from(in_memory);
-            kept.kept += u64::from(in_memory);
+            kept.kept += u64::from(in_memory || self.is_on_disk(version, page));
         }
         kept
     }
 
-    /// Drops the pages of a version, and closes its file; answers how many pages there were. What is being fetched for
-    /// it lands nonetheless.
+    /// Drops the pages of a version from memory and disk, and closes its file; answers how many pages there were. What is
+    /// being fetched for it lands nonetheless. May wait for the local disk.
     pub fn evict(&self, version: &FileVersion) -> u64 {
         let whole = ByteRange::clamped(0, u64::MAX, version.len());
-        let mut dropped = 0;
+        let kept = self.kept(version, whole);
         for page in self.page_size.pages_of(whole) {
             let key = key(version.id(), page);
             if self.memory.contains(&key) {
                 self.memory.remove(&key);
-                dropped += 1;
             }
         }
+        self.evict_from_disk(version);
         self.invalidate(version.id());
-        dropped
+        kept.kept
     }
 
     /// Fetches those of `pages` that are not kept, in requests of at most `max_pages`; answers how many bytes it asked
@@ -275,9 +279,10 @@ impl PageCache {
         max_pages: u64,
     ) -> Result<u64> {
         let version = opening.version();
+        self.load_page_map(version).await;
         let (mut leads, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
         for page in pages.clone() {
-            if self.memory.contains(&key(version.id(), page)) {
+            if self.memory.contains(&key(version.id(), page)) || self.is_on_disk(version, page) {
                 continue;
             }
             let (arrival, lead) = self.claim(version.id(), page);
@@ -298,8 +303,30 @@ impl PageCache {
         for waiter in waiters {
             waiter.wait().await?;
         }
-        self.memory.protect(pages.map(|page| key(version.id(), page)));
+        self.memory
+            .protect(pages.clone().map(|page| key(version.id(), page)));
+        let page = self.page_size.bytes();
+        let range = ByteRange::clamped(
+            pages.start * page,
+            (pages.end - pages.start) * page,
+            version.len(),
+        );
+        self.bring_to_disk(version, range).await;
         Ok(bytes)
+    }
+
+    /// Has the disk tier look at what an earlier daemon left of a version, on a thread that may wait for the disk.
+    async fn load_page_map(self: &Arc<Self>, version: &FileVersion) {
+        if self.disk.is_none() {
+            return;
+        }
+        let (cache, version) = (self.clone(), version.clone());
+        let first = ByteRange::clamped(0, 1, version.len());
+        let load = self
+            .runtime
+            .spawn_blocking(move || cache.count_on_disk(&version, first));
+        // Without it pages are fetched once more, which is no failure.
+        let _ = load.await;
     }
 
     /// Fills a range and shows its bytes to `look`. They are gathered within the byte budget, and for no longer than that;
@@ -326,7 +353,7 @@ impl PageCache {
         Ok((look(&bytes), fetched + missed))
     }
 
-    /// As [`PageCache::look_at`], if all of the range is in memory.
+    /// As [`PageCache::look_at`], if all of the range is kept.
     async fn look_at_kept<T>(
         &self,
         version: &FileVersion,
@@ -338,7 +365,27 @@ impl PageCache {
             let message = format!("{version}: its metadata had no turn within {:?}", self.deadline);
             Err(Error::new(ErrorKind::TimedOut, message))
         })?;
-        Ok(self.peek(version, range).map(|bytes| look(&bytes)))
+        if let Some(bytes) = self.peek(version, range) {
+            return Ok(Some(look(&bytes)));
+        }
+        let first = self.page_size.pages_of(range).start;
+        let mut missing = Vec::new();
+        let mut pages: Vec<Bytes> = Vec::new();
+        for page in self.page_size.pages_of(range) {
+            let found = self.memory.get(&key(version.id(), page));
+            if found.is_none() {
+                missing.push(page);
+            }
+            pages.push(found.map(|(bytes, _)| bytes).unwrap_or_default());
+        }
+        if !missing.iter().all(|page| self.is_on_disk(version, *page)) {
+            return Ok(None);
+        }
+        self.fill_from_disk(version, first, &mut missing, &mut pages)
+            .await;
+        Ok(missing
+            .is_empty()
+            .then(|| look(&self.gather(range, first, &pages))))
     }
 
     fn check_metadata(&self, version: &FileVersion, from: u64) -> Result<ByteRange> {

@@ -74,7 +74,7 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             let next = ((at / step + 1) * step).min(range.end());
             let part = ByteRange::new(at, next)?;
             // Paid before it is fetched, so that many at once do not begin with a burst.
-            let kept = job.pages.kept(version, part);
+            let kept = tokio::task::block_in_place(|| job.pages.kept(version, part));
             job.pay((kept.pages - kept.kept) * page).await;
             job.fetched(job.pages.fill(source, version, part).await?);
             job.count(|totals| totals.bytes_done += next - at);
@@ -115,9 +115,9 @@ async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
         let mut at = range.start();
         while at < range.end() {
             let next = ((at / look + 1) * look).min(range.end());
-            let kept = job
-                .pages
-                .kept(version, ByteRange::clamped(at, next - at, version.len()));
+            let part = ByteRange::clamped(at, next - at, version.len());
+            // It may look at the local disk.
+            let kept = tokio::task::block_in_place(|| job.pages.kept(version, part));
             sum.pages += kept.pages;
             sum.kept += kept.kept;
             sum.in_memory += kept.in_memory;
