@@ -14,6 +14,7 @@ pub mod lookups;
 pub mod own_hdfs;
 pub mod reference;
 pub mod source_side;
+pub mod warms;
 
 /// The built program `name`: from `$LOOKUPFS_BIN` or `$LOOKUP_BIN`, else beside the test itself.
 pub fn program(name: &str) -> PathBuf {

@@ -72,6 +72,11 @@ impl Budget {
         })
     }
 
+    /// The most that is ever taken.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Bytes taken now.
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight.load(Ordering::Relaxed)

@@ -6,6 +6,8 @@
 use crate::recognise::Format;
 use crate::thrift::{Compact, Type, varint};
 
+pub(crate) mod columns;
+
 /// What the tail of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skim {

@@ -85,6 +85,9 @@ pub(crate) struct Memory {
     metadata: Pages,
     data_budget: u64,
     metadata_budget: u64,
+    /// Up to here the protected part takes in pages that nobody has read yet. Less than all of it, since its segments are
+    /// not filled evenly.
+    wanted_capacity: u64,
     data_gauge: Arc<Gauge>,
     metadata_gauge: Arc<Gauge>,
     /// Pages read or kept so far.
@@ -118,6 +121,7 @@ impl Memory {
             metadata,
             data_budget,
             metadata_budget,
+            wanted_capacity: part(6),
             data_gauge,
             metadata_gauge,
             reads: AtomicU64::new(0),
@@ -190,6 +194,35 @@ impl Memory {
             self.trim(kind);
         }
         page
+    }
+
+    /// Drops a page, wherever it is. Whoever holds a slice of it keeps that.
+    pub(crate) fn remove(&self, key: &PageKey) {
+        // What leaves the window or the protected part on its own enters the main part, so that comes after them.
+        for share in [&self.window, &self.protected.pages, &self.main, &self.metadata] {
+            share.invalidate(key);
+        }
+    }
+
+    /// Protects pages that were wanted ahead of their readers, as long as that takes the place of no others: what was
+    /// read again and again comes first.
+    pub(crate) fn protect(&self, keys: impl Iterator<Item = PageKey>) {
+        let mut room = self.wanted_capacity.saturating_sub(self.protected.bytes());
+        for key in keys {
+            if room == 0 {
+                return;
+            }
+            for (part, share) in [(WINDOW, &self.window), (MAIN, &self.main)] {
+                if let Some(slot) = share.get(&key)
+                    && slot.move_on(part, PROTECTED)
+                {
+                    room = room.saturating_sub(OwnedPage::weight(slot.len()));
+                    self.protected.enter(key, slot);
+                    share.invalidate(&key);
+                    break;
+                }
+            }
+        }
     }
 
     /// Bytes of pages alive, overhead included: in the shares and in the hands of readers.
@@ -306,6 +339,36 @@ mod tests {
 
     fn page_size() -> PageSize {
         PageSize::new(16 << 10).unwrap()
+    }
+
+    #[test]
+    fn wanted_pages_fill_the_protected_part_and_push_nobody_out_of_it() {
+        let data = 64 << 20;
+        let memory = Memory::new(data, 2 << 20, page_size());
+        let (hot, wanted) = (keys("hot"), keys("wanted"));
+        let bytes = vec![7; 16 << 10];
+        let fill = |keys: &dyn Fn(u64) -> PageKey, count| {
+            for index in 0..count {
+                memory.insert(keys(index), &bytes, Kind::Data);
+                if index % 100 == 99 {
+                    memory.protect((index - 99..=index).map(keys));
+                }
+            }
+        };
+        fill(&hot, 500);
+        // Twice what the data share holds.
+        fill(&wanted, 8000);
+        for share in [&memory.window, &memory.protected.pages, &memory.main] {
+            share.run_pending_tasks();
+        }
+        let kept =
+            |keys: &dyn Fn(u64) -> PageKey, count| (0..count).filter(|i| memory.contains(&keys(*i))).count();
+        assert!(kept(&hot, 500) >= 490, "{} of 500", kept(&hot, 500));
+        // What is wanted has most of what the protected part leaves free, and its turn in the others.
+        assert!(kept(&wanted, 8000) >= 1800, "{}", kept(&wanted, 8000));
+        assert!(memory.live_bytes(Kind::Data) <= data);
+        memory.remove(&hot(0));
+        assert!(!memory.contains(&hot(0)) && memory.get(&hot(0)).is_none());
     }
 
     #[test]

@@ -30,10 +30,12 @@ use crate::version::{FileVersion, VersionId};
 
 mod from_disk;
 mod missing;
+mod warm;
 
 pub use crate::disk::CompleteFile;
 
 use missing::Arrival;
+pub use warm::{ColumnRanges, Found, Kept, METADATA_BYTES_MAX};
 
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
@@ -53,6 +55,8 @@ pub struct PageCache {
     streams: Streams,
     extent_rule: ExtentRule,
     tail_pages: u64,
+    /// Held by who looks at metadata that memory does not hold.
+    looking: tokio::sync::Mutex<()>,
     runtime: runtime::Handle,
 }
 
@@ -97,6 +101,7 @@ impl PageCache {
                 gap_pages: limits.gap_pages,
                 max_pages: limits.extent_pages,
             },
+            looking: tokio::sync::Mutex::default(),
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,
         })

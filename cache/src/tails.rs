@@ -143,6 +143,14 @@ impl Tails {
         }
     }
 
+    /// Where the metadata of a version begins, if all of it was found.
+    pub(crate) fn metadata_from(&self, version: &FileVersion) -> Option<u64> {
+        match self.known.get(&version.id())? {
+            Known::From(from) => Some(from),
+            Known::FooterFrom(_) => None,
+        }
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.learned.invalidate_all();

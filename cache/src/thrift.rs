@@ -31,6 +31,8 @@ pub(crate) struct Compact<'a> {
 pub(crate) struct Type(u8);
 
 impl Type {
+    pub(crate) const BINARY: Type = Type(BINARY);
+    pub(crate) const I32: Type = Type(I32);
     pub(crate) const I64: Type = Type(I64);
     pub(crate) const LIST: Type = Type(LIST);
     pub(crate) const STRUCT: Type = Type(STRUCT);
@@ -79,6 +81,14 @@ impl<'a> Compact<'a> {
     pub(crate) fn zigzag(&mut self) -> Option<i64> {
         let raw = self.varint()?;
         Some((raw >> 1) as i64 ^ -((raw & 1) as i64))
+    }
+
+    /// A string.
+    pub(crate) fn binary(&mut self) -> Option<&'a [u8]> {
+        let len = self.varint()?;
+        let bytes = self.bytes.get(..usize::try_from(len).ok()?)?;
+        self.drop_bytes(len)?;
+        Some(bytes)
     }
 
     fn byte(&mut self) -> Option<u8> {

@@ -22,6 +22,8 @@ pub enum Command {
     Umount(UmountArgs),
     /// Show counters, requests and bytes at the source.
     Stats(StatsArgs),
+    /// Fetch files into the cache ahead of their readers, check what is kept, or drop it.
+    Warm(WarmArgs),
     /// The process behind the mounts; `mount` starts it.
     #[command(hide = true)]
     Daemon(DaemonArgs),
@@ -83,6 +85,52 @@ pub struct StatsArgs {
     pub reset: bool,
 }
 
+/// `lookupfs warm`.
+#[derive(Debug, Args)]
+#[command(after_help = WARM_HELP)]
+pub struct WarmArgs {
+    /// Files and directories below mounts of one daemon; - reads paths from stdin, one a line.
+    pub paths: Vec<PathBuf>,
+    /// Footers with their indexes, manifests, snapshots and schemas (the default).
+    #[arg(long, group = "what")]
+    pub metadata: bool,
+    /// The same, and these columns of Parquet files: whole paths such as a.b, or their beginnings.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', group = "what")]
+    pub columns: Vec<String>,
+    /// Every byte.
+    #[arg(long, group = "what")]
+    pub all: bool,
+    /// Count what is kept of it, and fetch nothing.
+    #[arg(long, conflicts_with_all = ["evict", "limit"])]
+    pub check: bool,
+    /// Drop all pages of the files, the kernel's too.
+    #[arg(long, conflicts_with_all = ["what", "limit"])]
+    pub evict: bool,
+    /// Files worked on at once, 1 to 128.
+    #[arg(long, value_name = "N", default_value_t = crate::warm::PARALLEL_DEFAULT)]
+    pub parallel: u32,
+    /// Bytes a second from the source, such as 50m.
+    #[arg(long, value_name = "BYTES/s")]
+    pub limit: Option<String>,
+    /// Read paths from this file as well; - is stdin.
+    #[arg(long, value_name = "FILE")]
+    pub files_from: Option<PathBuf>,
+    /// Paths that are read end with NUL, as `find -print0` writes them, not with a newline.
+    #[arg(short = '0', long)]
+    pub null: bool,
+    /// PATH is a Paimon or Iceberg table: the files of this snapshot of it, by number, or latest.
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with = "files_from",
+        allow_negative_numbers = true
+    )]
+    pub snapshot: Option<String>,
+    /// One JSON object at the end; bytes, counts and seconds.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `lookupfs daemon`.
 #[derive(Debug, Args)]
 pub struct DaemonArgs {
@@ -93,6 +141,11 @@ pub struct DaemonArgs {
     #[arg(long)]
     pub options: String,
 }
+
+/// What holds for every `lookupfs warm`.
+const WARM_HELP: &str = "\
+What is kept already is not fetched again: after Ctrl-C the same command goes on where it stopped.
+Sizes take k, m, g (powers of 1024). Exit code: 0 all done, 1 some failed and are named, 2 wrong usage.";
 
 /// The mount options, as `lookupfs mount --help` shows them; fs/CONFIG.md says more.
 const OPTIONS_HELP: &str = "\

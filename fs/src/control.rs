@@ -1,7 +1,8 @@
 //! The control socket: how `mount` joins a running daemon and `stats` asks it.
 //!
-//! One request a connection, and one answer or several, each one line of JSON. The socket is in a directory that only
-//! its owner may enter, and is itself mode 0600. Owns the protocol and the asking side; [`connection`] is the daemon's.
+//! One request a connection, and one answer or several, each one line of JSON; after the answer to `Warm` a conversation
+//! follows. The socket is in a directory that only its owner may enter, and is itself mode 0600. Owns the protocol and the
+//! asking side; [`connection`] is the daemon's.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{DaemonOptions, MountOptions};
 use crate::stats::Stats;
+use crate::warm::WarmRequest;
 
 pub mod connection;
 
@@ -32,6 +34,8 @@ pub enum Request {
     Mount(Box<MountRequest>),
     /// Show the counters.
     Stats(StatsRequest),
+    /// Warm, check or evict files; a conversation follows, see [`crate::warm`].
+    Warm(WarmRequest),
 }
 
 /// One `lookupfs stats`.
@@ -75,6 +79,8 @@ pub enum Answer {
     Mounted,
     /// The counters.
     Stats(Box<Stats>),
+    /// Send paths.
+    Warming,
     /// It failed; one sentence for people.
     Failed(String),
     /// The daemon is ending; start another.
@@ -191,6 +197,25 @@ pub fn sockets() -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
+/// The socket of the daemon that serves a mount point, and all mount points of that daemon.
+///
+/// # Errors
+/// One sentence for people, where no daemon of this user does.
+pub fn daemon_of(mount_point: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
+    for socket in sockets()? {
+        if let Ok(Answer::Stats(stats)) = ask(&socket, &Request::Stats(StatsRequest::default()), LINE_WAIT) {
+            let mounts: Vec<PathBuf> = stats.mounts.into_iter().map(|m| m.mount_point).collect();
+            if mounts.iter().any(|mount| mount == mount_point) {
+                return Ok((socket, mounts));
+            }
+        }
+    }
+    Err(format!(
+        "{}: no daemon of this user serves it; `lookupfs stats --all` shows those that run",
+        mount_point.display()
+    ))
+}
+
 /// Sends one request and waits for the first answer, at most `patience`.
 ///
 /// # Errors
@@ -213,14 +238,48 @@ pub fn ask_each<T>(
     let stream = UnixStream::connect(socket)?;
     stream.set_write_timeout(Some(LINE_WAIT))?;
     stream.set_read_timeout(Some(patience))?;
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    (&stream).write_all(&line)?;
+    send(&stream, request)?;
     let mut reader = BufReader::new(&stream);
     loop {
         if let ControlFlow::Break(done) = on_answer(receive(&mut reader)?) {
             return Ok(done);
         }
+    }
+}
+
+/// A connection on which more than one line goes to and fro.
+#[derive(Debug)]
+pub struct Conversation {
+    lines: BufReader<UnixStream>,
+}
+
+impl Conversation {
+    /// Connects to a daemon; each line of it may take `patience`.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub fn open(socket: &Path, patience: Duration) -> io::Result<Conversation> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(patience))?;
+        Ok(Conversation {
+            lines: BufReader::new(stream),
+        })
+    }
+
+    /// The side that sends, for another thread.
+    ///
+    /// # Errors
+    /// If there is no descriptor for it.
+    pub fn sender(&self) -> io::Result<UnixStream> {
+        self.lines.get_ref().try_clone()
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` where the daemon has closed; others as the socket says.
+    pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<T> {
+        receive(&mut self.lines)
     }
 }
 
@@ -254,9 +313,19 @@ pub fn listen(socket: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn receive(reader: &mut impl BufRead) -> io::Result<Answer> {
+/// Sends one line.
+///
+/// # Errors
+/// As the socket says.
+pub fn send<T: Serialize>(mut stream: &UnixStream, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn receive<T: for<'a> Deserialize<'a>>(lines: &mut impl BufRead) -> io::Result<T> {
     let mut line = Vec::new();
-    reader.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+    lines.take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
     if line.last() != Some(&b'\n') {
         return Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,

@@ -26,6 +26,7 @@ use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 
 use crate::accept::accept_all;
 use crate::control::{DaemonFiles, MountRequest};
@@ -49,6 +50,8 @@ const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
 const END_GRACE: Duration = Duration::from_secs(5);
 /// Control connections served at once; more wait.
 const CONNECTIONS_MAX: usize = 32;
+/// Of those, `lookupfs warm`s: they stay for long, and must not keep others from mounting.
+const WARMS_MAX: usize = 8;
 /// Share of the memory for pages that statuses and listings may have beside it.
 const NAMESPACE_SHARE: u64 = 16;
 /// The least of that share.
@@ -71,6 +74,7 @@ pub struct Daemon {
     is_ending: AtomicBool,
     /// What was counted at the last reset.
     at_reset: Mutex<Option<Box<Stats>>>,
+    warms: Arc<Semaphore>,
 }
 
 impl Daemon {
@@ -116,6 +120,7 @@ impl Daemon {
             mounting: Mutex::default(),
             is_ending: AtomicBool::new(false),
             at_reset: Mutex::default(),
+            warms: Arc::new(Semaphore::new(WARMS_MAX)),
         }))
     }
 

@@ -114,6 +114,27 @@ impl Filesystem {
         Arc::ptr_eq(&self.namespace, namespace)
     }
 
+    /// What is where in the source of this mount.
+    pub fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// The directory of the source that this mount shows.
+    pub fn root(&self) -> &SourcePath {
+        self.inodes.root_path()
+    }
+
+    /// How old answers of the namespace may be on this mount.
+    pub fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
+    }
+
+    /// Has the kernel drop its pages of a version; returns once it has. May wait for a READ of this mount: not to be
+    /// called by a thread that answers those.
+    pub fn drop_kernel_pages(&self, version: &FileVersion) {
+        self.invalidator.drop_pages(self.inodes.version_number(version));
+    }
+
     /// Inodes that the kernel holds beside the root.
     pub fn inodes_held(&self) -> usize {
         self.inodes.len()
@@ -393,7 +414,7 @@ impl Filesystem {
 
 /// Whether an error says that a path no longer holds the version that was looked up there. `NotDirectory`: a file has
 /// taken the place of a directory on the way. `IsDirectory`: a directory has taken the file's own.
-fn has_gone(kind: ErrorKind) -> bool {
+pub(crate) fn has_gone(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Changed | ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::IsDirectory

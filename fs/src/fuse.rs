@@ -123,6 +123,13 @@ impl KernelCache for FuseKernelCache {
             tracing::trace!(%error, number, "inode not invalidated");
         }
     }
+
+    fn drop_pages(&self, number: u64) {
+        // From the first byte to the last: no length means all.
+        if let Err(error) = self.0.inval_inode(INodeNo(number), 0, 0) {
+            tracing::trace!(%error, number, "no kernel pages to drop");
+        }
+    }
 }
 
 impl Handlers {

@@ -132,6 +132,16 @@ impl Inodes {
         number(self.identity(path, status).0)
     }
 
+    /// The directory of the source that is the root.
+    pub fn root_path(&self) -> &SourcePath {
+        &self.root.path
+    }
+
+    /// The number of a file's version; enters nothing.
+    pub fn version_number(&self, version: &FileVersion) -> u64 {
+        number(version.id())
+    }
+
     /// The number of the directory `path`; enters nothing.
     pub fn directory_number(&self, path: &SourcePath) -> u64 {
         if *path == self.root.path {

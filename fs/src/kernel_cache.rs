@@ -18,6 +18,8 @@ pub trait KernelCache: Send + Sync {
     fn drop_entry(&self, parent: u64, name: &[u8]);
     /// Forget the attributes of the inode `number`; its kernel pages stay right for ever.
     fn drop_inode(&self, number: u64);
+    /// Drop the kernel pages of the inode `number`, so that the next read of it comes here.
+    fn drop_pages(&self, number: u64);
 }
 
 /// One name that has become old.
@@ -33,7 +35,19 @@ pub struct OldEntry {
 
 /// The sending side of the queue; `None` until the session is up.
 #[derive(Debug, Default)]
-pub struct Invalidator(parking_lot::RwLock<Option<Sender<OldEntry>>>);
+pub struct Invalidator(parking_lot::RwLock<Option<Session>>);
+
+/// The queue of a session that is up, and the session's own means.
+struct Session {
+    queue: Sender<OldEntry>,
+    kernel: Arc<dyn KernelCache>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({} waiting)", self.queue.len())
+    }
+}
 
 impl Invalidator {
     /// Starts the thread. It ends when the invalidator is dropped or [`Invalidator::stop`]ped.
@@ -42,19 +56,32 @@ impl Invalidator {
     /// If no thread can be had.
     pub fn start(&self, kernel: Arc<dyn KernelCache>) -> std::io::Result<()> {
         let (sender, receiver) = bounded(QUEUE_MAX);
-        thread::Builder::new()
-            .name("invalidate".into())
-            .spawn(move || run(&receiver, kernel.as_ref()))?;
-        *self.0.write() = Some(sender);
+        thread::Builder::new().name("invalidate".into()).spawn({
+            let kernel = kernel.clone();
+            move || run(&receiver, kernel.as_ref())
+        })?;
+        *self.0.write() = Some(Session {
+            queue: sender,
+            kernel,
+        });
         Ok(())
     }
 
     /// Queues a notification; drops it where the queue is full or there is no session.
     pub fn send(&self, entry: OldEntry) {
-        if let Some(sender) = self.0.read().as_ref()
-            && sender.try_send(entry).is_err()
+        if let Some(session) = self.0.read().as_ref()
+            && session.queue.try_send(entry).is_err()
         {
             tracing::debug!("invalidation queue is full; the kernel keeps an entry until its ttl");
+        }
+    }
+
+    /// Drops the kernel pages of an inode, past the queue: whoever asks wants them gone when this returns.
+    pub fn drop_pages(&self, number: u64) {
+        // Not under the lock: it may wait for a READ.
+        let kernel = self.0.read().as_ref().map(|session| session.kernel.clone());
+        if let Some(kernel) = kernel {
+            kernel.drop_pages(number);
         }
     }
 

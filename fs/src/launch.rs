@@ -71,7 +71,7 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
                     files.log.display()
                 ));
             }
-            Ok(Answer::Stats(_)) => {
+            Ok(Answer::Stats(_) | Answer::Warming) => {
                 return Err("the daemon answered something else; is it another version?".into());
             }
             Err(error) => {

@@ -47,3 +47,4 @@ pub mod owner;
 pub mod size;
 pub mod sources;
 pub mod stats;
+pub mod warm;

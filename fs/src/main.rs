@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use lookupfs_fs::cli::{Cli, Command};
-use lookupfs_fs::commands;
+use lookupfs_fs::{commands, warm};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Mount(args) => commands::mount(&args),
         Command::Umount(args) => commands::umount(&args),
         Command::Stats(args) => commands::stats(&args),
+        Command::Warm(args) => warm::client::warm(&args),
         Command::Daemon(args) => commands::daemon(&args),
     };
     match done {

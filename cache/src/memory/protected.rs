@@ -57,8 +57,13 @@ impl Protected {
         self.pages.insert(key, slot);
     }
 
+    /// Bytes of its pages, overhead included.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether there is so much room that a page may have it that has not earned it.
     pub(super) fn lends(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) < self.lent_max
+        self.bytes() < self.lent_max
     }
 }

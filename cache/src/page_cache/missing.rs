@@ -68,7 +68,7 @@ impl PageCache {
     }
 
     /// Leads the fetch of a page, or joins it, or finds that it has landed since it was missed.
-    fn claim(&self, version: VersionId, page: u64) -> (Arrival, Option<Lead<PageKey, Bytes>>) {
+    pub(super) fn claim(&self, version: VersionId, page: u64) -> (Arrival, Option<Lead<PageKey, Bytes>>) {
         let key = key(version, page);
         match self.flights.claim(key) {
             Claim::Join(waiter) => (Arrival::Coming(waiter), None),
@@ -84,7 +84,7 @@ impl PageCache {
     }
 
     /// Starts one task for each extent. `leads`, and the pages that are `taken`, are in ascending order.
-    fn fetch(
+    pub(super) fn fetch(
         self: &Arc<Self>,
         opening: &Opening,
         leads: Vec<Lead<PageKey, Bytes>>,

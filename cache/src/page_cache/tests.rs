@@ -7,3 +7,4 @@ mod faults;
 mod limits;
 mod reads;
 mod tails;
+mod warm;

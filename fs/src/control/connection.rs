@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -37,31 +38,58 @@ impl Answers {
     }
 }
 
-/// Reads one request and writes the answers that `handle` sends. Where the peer goes away, or does not take an answer in
-/// time, the future of `handle` is dropped, which ends its work. What that future yields is kept until the last answer is
-/// out, and dropped then.
+/// A request, and the connection that it came on.
+#[derive(Debug)]
+pub struct Asked {
+    /// The request.
+    pub request: Request,
+    /// What the peer says next.
+    pub reader: BufReader<OwnedReadHalf>,
+    /// Where answers go.
+    pub write: OwnedWriteHalf,
+}
+
+/// Reads one request. `None` where it was not understood, which the peer has been told.
 ///
 /// # Errors
 /// If the peer is another user's, sends no request in time, or goes away.
-pub async fn serve<T, F>(stream: UnixStream, handle: impl FnOnce(Request, Answers) -> F) -> io::Result<()>
-where
-    F: Future<Output = T>,
-{
+pub async fn receive(stream: UnixStream) -> io::Result<Option<Asked>> {
     check_peer(&stream)?;
     let (read, mut write) = stream.into_split();
     let mut reader = BufReader::new(read);
-    let request = match in_time(REQUEST_WAIT, request(&mut reader)).await {
-        Ok(request) => request,
+    match in_time(REQUEST_WAIT, request(&mut reader)).await {
+        Ok(request) => Ok(Some(Asked {
+            request,
+            reader,
+            write,
+        })),
         // So that a person at the other end, or a program of another version, learns what was wrong.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             let reason =
                 format!("the daemon does not understand the request ({error}); is it another version?");
-            return send(&mut write, &Answer::Failed(reason)).await;
+            send(&mut write, &Answer::Failed(reason)).await?;
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the answers that `handle` sends to a request. Where the peer goes away, or does not take an answer in
+/// time, the future of `handle` is dropped, which ends its work. What that future yields is kept until the last answer is
+/// out, and dropped then.
+///
+/// # Errors
+/// If the peer goes away, says more, or does not take an answer in time.
+pub async fn serve<T, F>(
+    mut reader: BufReader<OwnedReadHalf>,
+    mut write: OwnedWriteHalf,
+    handle: impl FnOnce(Answers) -> F,
+) -> io::Result<()>
+where
+    F: Future<Output = T>,
+{
     let (answers, mut to_send) = mpsc::channel(ANSWERS_AHEAD);
-    let work = handle(request, Answers(answers));
+    let work = handle(Answers(answers));
     tokio::pin!(work);
     let (mut kept, mut is_silent) = (None, false);
     let gone = end_of(&mut reader);
@@ -110,8 +138,12 @@ async fn end_of(reader: &mut BufReader<OwnedReadHalf>) -> io::Error {
     }
 }
 
-async fn send(write: &mut OwnedWriteHalf, answer: &Answer) -> io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
+/// Writes one line.
+///
+/// # Errors
+/// `TimedOut` where the peer does not read; others as the socket says.
+pub async fn send(write: &mut OwnedWriteHalf, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     in_time(LINE_WAIT, write.write_all(&line)).await
 }

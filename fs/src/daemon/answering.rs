@@ -9,14 +9,17 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::io::BufReader;
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::Daemon;
-use crate::control::connection::{self, Answers};
+use super::{Daemon, WARMS_MAX};
+use crate::control::connection::{self, Answers, Asked};
 use crate::control::{Answer, FilesRequest, MountRequest, Request, StatsRequest};
 use crate::metrics;
 use crate::mounts::{Mounted, Mounts};
 use crate::stats::{MountStats, SourceStats, Stats};
+use crate::warm::{self, WarmRequest};
 
 /// Has the daemon look whether it is still needed, once nobody holds this any more: neither who mounts, nor who waits
 /// for the answer. A daemon that was started for a mount that failed ends then, after the answer is out.
@@ -31,36 +34,70 @@ impl Drop for LookAgain {
 impl Daemon {
     /// Serves one control connection.
     pub(super) async fn serve(self: Arc<Self>, stream: UnixStream) -> std::io::Result<()> {
-        connection::serve(stream, |request, answers| self.answer(request, answers)).await
-    }
-
-    async fn answer(self: Arc<Self>, request: Request, answers: Answers) -> Option<Arc<LookAgain>> {
+        let Some(asked) = connection::receive(stream).await? else {
+            return Ok(());
+        };
+        let Asked {
+            request,
+            reader,
+            write,
+        } = asked;
         match request {
             Request::Mount(request) => {
-                let look_again = Arc::new(LookAgain(self.mounts.clone()));
-                let answer = self.answer_mount(request, look_again.clone()).await;
-                // Who has gone is not told; what is mounted stays mounted.
-                let _ = answers.send(answer).await;
-                Some(look_again)
+                let mounting = |answers| self.answer_mount(request, answers);
+                connection::serve(reader, write, mounting).await
             }
             Request::Stats(request) => {
-                // Finding the files with most bytes takes a while where the kernel holds a million.
-                let this = self.clone();
-                let stats = tokio::task::spawn_blocking(move || this.stats_for(request)).await;
-                let answer = match stats {
-                    Ok(stats) => Answer::Stats(Box::new(stats)),
-                    Err(error) => {
-                        Answer::Failed(format!("the daemon failed at counting ({error}); see its log"))
-                    }
-                };
-                let _ = answers.send(answer).await;
-                None
+                let counting = |answers| self.answer_stats(request, answers);
+                connection::serve(reader, write, counting).await
             }
+            Request::Warm(request) => self.warm(request, reader, write).await,
         }
     }
 
+    async fn answer_mount(self: Arc<Self>, request: Box<MountRequest>, answers: Answers) -> Arc<LookAgain> {
+        let look_again = Arc::new(LookAgain(self.mounts.clone()));
+        let answer = self.mount_apart(request, look_again.clone()).await;
+        // Who has gone is not told; what is mounted stays mounted.
+        let _ = answers.send(answer).await;
+        look_again
+    }
+
+    async fn answer_stats(self: Arc<Self>, request: StatsRequest, answers: Answers) {
+        // Finding the files with most bytes takes a while where the kernel holds a million.
+        let stats = tokio::task::spawn_blocking(move || self.stats_for(request)).await;
+        let answer = match stats {
+            Ok(stats) => Answer::Stats(Box::new(stats)),
+            Err(error) => Answer::Failed(format!("the daemon failed at counting ({error}); see its log")),
+        };
+        let _ = answers.send(answer).await;
+    }
+
+    /// A conversation in which paths come in while events go out. On a thread of its own: it stays for long.
+    async fn warm(
+        &self,
+        request: WarmRequest,
+        reader: BufReader<OwnedReadHalf>,
+        mut write: OwnedWriteHalf,
+    ) -> std::io::Result<()> {
+        let Ok(turn) = self.warms.clone().try_acquire_owned() else {
+            let reason = format!("{WARMS_MAX} others of `lookupfs warm` are at work; wait for one of them");
+            return connection::send(&mut write, &Answer::Failed(reason)).await;
+        };
+        connection::send(&mut write, &Answer::Warming).await?;
+        let works_on = (self.shared.pages.clone(), self.mounts.clone());
+        let runtime = self.runtime.clone();
+        let serving = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            runtime.block_on(warm::serve::serve(request, reader, write, works_on))
+        });
+        serving
+            .await
+            .unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+
     /// Mounts on a thread that may block. It goes on where the connection ends meanwhile.
-    async fn answer_mount(self: &Arc<Self>, request: Box<MountRequest>, held: Arc<LookAgain>) -> Answer {
+    async fn mount_apart(self: &Arc<Self>, request: Box<MountRequest>, held: Arc<LookAgain>) -> Answer {
         let this = self.clone();
         let mounting = tokio::task::spawn_blocking(move || {
             let _held = held;

@@ -9,6 +9,21 @@ fn pair() -> (UnixStream, UnixStream) {
     UnixStream::pair().unwrap()
 }
 
+/// As the daemon does with a request whose answers are all it says.
+async fn serve_all<T, F>(stream: UnixStream, handle: impl FnOnce(Request, Answers) -> F) -> io::Result<()>
+where
+    F: Future<Output = T>,
+{
+    match receive(stream).await? {
+        Some(Asked {
+            request,
+            reader,
+            write,
+        }) => serve(reader, write, |answers| handle(request, answers)).await,
+        None => Ok(()),
+    }
+}
+
 const STATS: &[u8] = b"{\"Stats\":{\"reset\":false}}\n";
 
 /// Sets its flag when it is dropped.
@@ -26,7 +41,7 @@ async fn several_answers_come_in_order_and_the_yield_lives_until_the_last_is_out
     peer.write_all(STATS).await.unwrap();
     let (is_dropped, sent) = (Arc::new(AtomicBool::new(false)), 100);
     let kept = Dropped(is_dropped.clone());
-    let served = serve(stream, |_, answers| async move {
+    let served = serve_all(stream, |_, answers| async move {
         for number in 0..sent {
             answers.send(Answer::Failed(number.to_string())).await.unwrap();
         }
@@ -50,7 +65,7 @@ async fn work_ends_with_the_peer_that_asked_for_it() {
     peer.write_all(STATS).await.unwrap();
     let is_dropped = Arc::new(AtomicBool::new(false));
     let working = Dropped(is_dropped.clone());
-    let served = tokio::spawn(serve(stream, |_, answers| async move {
+    let served = tokio::spawn(serve_all(stream, |_, answers| async move {
         let _working = working;
         answers.send(Answer::Mounted).await.unwrap();
         std::future::pending::<()>().await;
@@ -69,7 +84,7 @@ async fn work_ends_with_the_peer_that_asked_for_it() {
 async fn a_peer_that_trickles_is_cut_off_once_its_time_is_up() {
     let (mut peer, stream) = pair();
     let begun = tokio::time::Instant::now();
-    let served = tokio::spawn(serve(stream, |_, _| async {}));
+    let served = tokio::spawn(serve_all(stream, |_, _| async {}));
     // A byte a second: no single wait is long.
     let trickle = async {
         while peer.write_all(b" ").await.is_ok() {
@@ -87,7 +102,7 @@ async fn a_peer_that_takes_no_answer_is_cut_off_and_the_work_ends() {
     peer.write_all(STATS).await.unwrap();
     let sent = Arc::new(AtomicUsize::new(0));
     let count = sent.clone();
-    let served = serve(stream, |_, answers| async move {
+    let served = serve_all(stream, |_, answers| async move {
         let long = "x".repeat(100_000);
         while answers.send(Answer::Failed(long.clone())).await.is_ok() {
             count.fetch_add(1, Ordering::SeqCst);
@@ -108,7 +123,7 @@ async fn garbage_is_answered_with_a_sentence_and_reaches_nobody() {
     ] {
         let (mut peer, stream) = pair();
         peer.write_all(garbage).await.unwrap();
-        serve(stream, |request, _| async move { panic!("{request:?}") })
+        serve_all(stream, |request, _| async move { panic!("{request:?}") })
             .await
             .unwrap();
         let mut text = String::new();
@@ -120,7 +135,7 @@ async fn garbage_is_answered_with_a_sentence_and_reaches_nobody() {
 #[tokio::test]
 async fn a_line_without_end_is_refused_at_its_limit() {
     let (mut peer, stream) = pair();
-    let served = tokio::spawn(serve(stream, |_, _| async {}));
+    let served = tokio::spawn(serve_all(stream, |_, _| async {}));
     let block = vec![b' '; 1 << 16];
     let mut written = 0;
     while peer.write_all(&block).await.is_ok() {
@@ -136,6 +151,6 @@ async fn a_peer_that_says_more_than_its_request_is_cut_off() {
     let (mut peer, stream) = pair();
     peer.write_all(STATS).await.unwrap();
     peer.write_all(b"more").await.unwrap();
-    let served = serve(stream, |_, _answers| std::future::pending::<()>());
+    let served = serve_all(stream, |_, _answers| std::future::pending::<()>());
     assert_eq!(served.await.unwrap_err().kind(), io::ErrorKind::InvalidData);
 }
