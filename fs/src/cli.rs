@@ -163,8 +163,8 @@ Mount options (-o):
   allow_other            let other users in; needs default_permissions
   default_permissions    the kernel checks owner, group and mode
   user=NAME              the user that HDFS sees
-  passthrough            the kernel itself reads files that lie complete in cache_dir; opens then cost a
-                         message each. Without it opens cost none
+  passthrough            the kernel itself reads files that lie complete in cache_dir; opens then
+                         cost a message each. Without it opens cost none
   hadoop_conf=DIR        where core-site.xml and hdfs-site.xml are; else HADOOP_CONF_DIR
 Options of the whole daemon (the first mount decides):
   memory=SIZE            memory for pages; default a quarter of the cgroup's or host's
