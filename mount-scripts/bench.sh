@@ -215,14 +215,10 @@ mount_all() {
   if [ "$PEERS" = 1 ]; then find_peers; fi
 }
 
-mount_passthrough() { # DIR..: on a daemon with the whole file on its disk; where that cannot be had, the report says so
+mount_passthrough() { # DIR..: on a daemon with a cache on disk; where that cannot be had, the report says so
   mkdir -p "$WORK/cache"
   if ! mount_on passthrough ",passthrough,cache_dir=$WORK/cache,cache_size=2g" "$@"; then
     say "no passthrough mount, see above: it will not be measured"
-    return
-  fi
-  if ! "$LOOKUPFS" warm --all "$1/warm.bin" >&2; then
-    say "warm.bin cannot be kept whole, see above: passthrough will not be measured"
     return
   fi
   local i

@@ -13,6 +13,8 @@ const BYTES: usize = 16 << 20;
 /// Enough for reads of each size of which none is repeated: two pairs, 1, 4 and 16 threads, one mount and two.
 const COLD_BYTES: u64 = 320 << 20;
 
+const COUNT: &str = r#"N=$(($(cat "$0.n" 2>/dev/null || echo 0) + 1)); echo $N >"$0.n""#;
+
 /// A directory with all that a run reads, and a program that answers for `lookupfs` and `minihdfs.sh`.
 struct Place {
     directory: tempfile::TempDir,
@@ -52,11 +54,11 @@ impl Place {
         self.directory.path().join("data")
     }
 
-    /// A script that prints `text`.
+    /// A script that prints `text`, in which $N is the number of its calls.
     fn program(&self, name: &str, text: &str) -> String {
         use std::os::unix::fs::PermissionsExt;
         let path = self.directory.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{text}\nEND\n")).unwrap();
+        std::fs::write(&path, format!("#!/bin/sh\n{COUNT}\ncat <<END\n{text}\nEND\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_owned()
     }
@@ -100,10 +102,12 @@ fn a_whole_run_has_every_field_and_every_verdict() {
         place.directory.path().join("r.html"),
     );
     let root = root.to_str().unwrap();
-    // Counters that never move: a daemon that asks its source nothing, and so no cold read is proven to be cold.
+    // Counters of requests that never move: a daemon that asks its source nothing, and so no cold read is proven to be
+    // cold. Opens are passed through, one more at each question.
     let pid = std::process::id();
     let stats = format!(
-        r#"{{"pid":{pid},"options":{{"memory":8388608}},"mounts":[],"sources":[{{"requests":{{"read":5,"read_bytes":5}}}}]}}"#
+        r#"{{"pid":{pid},"options":{{"memory":8388608}},
+        "mounts":[{{"mount_point":"{root}","opens":{{"passthrough":$N,"kept":0}}}}],"sources":[{{"requests":{{"read":5,"read_bytes":5}}}}]}}"#
     );
     let lookupfs = place.program("lookupfs", &stats);
     let audit = place.program("audit", "12");

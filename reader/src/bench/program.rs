@@ -93,16 +93,30 @@ impl Stats {
         &self.0["options"]
     }
 
-    /// How a mount point opens files, where the daemon says it.
-    pub(super) fn opens(&self, mount_point: &Path) -> Option<&str> {
+    /// How the files of a mount point were opened so far.
+    pub(super) fn opens(&self, mount_point: &Path) -> Option<Opens> {
         let mounts = self.0["mounts"].as_array()?;
         let mount = mounts
             .iter()
             .find(|mount| mount["mount_point"].as_str().map(Path::new) == Some(mount_point))?;
-        mount["opens"]
-            .as_str()
-            .or_else(|| mount["kernel"]["opens"].as_str())
+        let opens = &mount["opens"];
+        Some(Opens {
+            passed: opens["passthrough"].as_u64()?,
+            kept: opens["kept"].as_u64()?,
+            refusal: opens["refusal"].as_str().map(str::to_owned),
+        })
     }
+}
+
+/// Opens of a mount point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Opens {
+    /// Handed to the kernel.
+    pub(super) passed: u64,
+    /// Served by the daemon.
+    pub(super) kept: u64,
+    /// Why the kernel takes none.
+    pub(super) refusal: Option<String>,
 }
 
 /// Asks the daemon behind a mount point.
@@ -177,16 +191,16 @@ mod tests {
 
     #[test]
     fn counters_of_all_sources_are_added_up() {
-        let text = r#"{"pid":7,"options":{"memory":268435456},"mounts":[{"mount_point":"/m","opens":"passthrough"}],
+        let text = r#"{"pid":7,"options":{"memory":268435456},"mounts":[
+            {"mount_point":"/m","opens":{"mode":"passthrough","passthrough":3,"kept":1}}],
             "sources":[{"requests":{"read":2,"read_bytes":10}},{"requests":{"read":3,"read_bytes":5}}]}"#;
         let stats = Stats(serde_json::from_str(text).unwrap());
         let asked = stats.asked().unwrap();
         assert_eq!((asked.reads, asked.bytes), (5, 15));
         assert_eq!((stats.pid(), stats.budget_bytes()), (Some(7), Some(256 << 20)));
-        assert_eq!(
-            (stats.opens(Path::new("/m")), stats.opens(Path::new("/n"))),
-            (Some("passthrough"), None)
-        );
+        let opens = stats.opens(Path::new("/m")).unwrap();
+        assert_eq!((opens.passed, opens.kept, opens.refusal), (3, 1, None));
+        assert_eq!(stats.opens(Path::new("/n")), None);
         assert!(Stats(serde_json::json!({})).asked().is_none());
     }
 

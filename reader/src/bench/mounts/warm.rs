@@ -1,10 +1,13 @@
 //! Warm reads: what is read has been read before through the same mount, and is in the kernel's memory on every side.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::super::cell::{Cell, Condition, Side};
-use super::super::error::Result;
+use super::super::error::{BenchError, Result};
 use super::super::pread::{self, Reads, STRIPE_BYTES};
+use super::super::program::Opens;
 use super::{SIZES, Session, THREADS, WARM_FILE, mounts_text, size_text, threads_text};
 
 /// Bytes that one run reads, and the reads that it has at least and at most.
@@ -15,6 +18,9 @@ const RUN_READS_MAX: usize = 60_000;
 const EXT4: &str = "ext4";
 /// What the names of such sides begin with.
 const PASSTHROUGH: &str = "passthrough, ";
+
+/// How long the daemon may take to verify a file.
+const PASSED_WAIT: Duration = Duration::from_secs(60);
 
 /// One side: a name and its directories.
 type Roots = (String, Vec<PathBuf>);
@@ -29,10 +35,19 @@ impl Session<'_> {
         for (_, directories) in &sides {
             touch(directories, len)?;
         }
+        let before = self.kept_opens()?;
         for size_bytes in SIZES {
             for threads in THREADS {
                 self.warm_cell(&sides, len, size_bytes, threads)?;
             }
+        }
+        if sides.iter().any(|(name, _)| name.starts_with(PASSTHROUGH)) {
+            let kept = self.kept_opens()?.saturating_sub(before);
+            self.findings.count(
+                "opens of passthrough mounts that were not passed through",
+                kept as f64,
+                "opens",
+            );
         }
         Ok(())
     }
@@ -54,31 +69,75 @@ impl Session<'_> {
             }
         };
         add("", &self.options.mounts);
-        let mut reason = "no --passthrough-mount was given".to_owned();
-        let mut passthrough = self.options.passthrough.clone();
-        if let Some(first) = passthrough.first().cloned() {
-            let stats = self.stats(&first)?;
-            if let Some(how) = stats
-                .as_ref()
-                .and_then(|stats| stats.opens(&first))
-                .filter(|how| *how != "passthrough")
-            {
-                reason = format!(
-                    "{}: its daemon says that it opens files by {how}",
-                    first.display()
-                );
-                passthrough.clear();
+        let passthrough = match self.passed_through()? {
+            Ok(()) => self.options.passthrough.clone(),
+            Err(reason) => {
+                self.findings.skip("warm 4 KiB, passthrough / ext4", reason);
+                Vec::new()
             }
-        }
+        };
         add(PASSTHROUGH, &passthrough);
-        if passthrough.is_empty() {
-            self.findings.skip("warm 4 KiB, passthrough / ext4", reason);
-        }
         if self.options.mounts.len() == 1 {
             self.findings
                 .skip("warm reads through many mounts", "only one --mount was given");
         }
         Ok(sides)
+    }
+
+    /// Sees to it that the file is passed through on every mount that is to be, or says why it is not. It has to lie
+    /// complete on the local disk, which one reading brings about, and be verified, which goes on in the background.
+    fn passed_through(&self) -> Result<Result<(), String>> {
+        let mounts = &self.options.passthrough;
+        let Some(first) = mounts.first() else {
+            return Ok(Err("no --passthrough-mount was given".into()));
+        };
+        if self.options.lookupfs.is_none() {
+            return Ok(Err(
+                "no --lookupfs program to ask whether files are passed through".into(),
+            ));
+        }
+        pread::read_through(&first.join(WARM_FILE))?;
+        for mount in mounts {
+            let deadline = Instant::now() + PASSED_WAIT;
+            let before = self.opens(mount)?;
+            loop {
+                let path = mount.join(WARM_FILE);
+                // Whoever has it open the old way keeps it so: it is closed at once.
+                drop(File::open(&path).map_err(|error| BenchError::file(&path, error))?);
+                match (self.opens(mount)?, &before) {
+                    (Some(now), Some(before)) if now.passed > before.passed => break,
+                    (
+                        Some(Opens {
+                            refusal: Some(why), ..
+                        }),
+                        _,
+                    ) => {
+                        return Ok(Err(format!("{}: {why}", mount.display())));
+                    }
+                    (Some(_), Some(_)) if Instant::now() < deadline => {}
+                    _ => {
+                        let text =
+                            "its daemon has passed no open through; is the file complete in its cache_dir?";
+                        return Ok(Err(format!("{}: {text}", mount.display())));
+                    }
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// How the files of a mount were opened so far, by its daemon's words. Asking takes some milliseconds.
+    fn opens(&self, mount: &Path) -> Result<Option<Opens>> {
+        Ok(self.stats(mount)?.and_then(|stats| stats.opens(mount)))
+    }
+
+    /// Opens of the passthrough mounts that were served by the daemon.
+    fn kept_opens(&self) -> Result<u64> {
+        let mut kept = 0;
+        for mount in &self.options.passthrough {
+            kept += self.opens(mount)?.map_or(0, |opens| opens.kept);
+        }
+        Ok(kept)
     }
 
     fn warm_cell(&mut self, sides: &[Roots], len: u64, size_bytes: usize, threads: usize) -> Result<()> {
