@@ -163,18 +163,33 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
     Ok(parsed)
 }
 
+/// The options of a whole daemon.
+const OF_DAEMON: [&str; 7] = [
+    "memory",
+    "page_size",
+    "max_inflight",
+    "cache_dir",
+    "cache_size",
+    "log",
+    "metrics",
+];
+
 fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), String> {
     let needed = || {
         value
             .filter(|value| !value.is_empty())
             .ok_or(format!("a value is needed: {name}=VALUE"))
     };
+    if let Some(known) = OF_DAEMON.iter().find(|known| **known == name) {
+        parsed.given.push(known);
+        return set_daemon(&mut parsed.daemon, known, needed()?);
+    }
     let flag = || match value {
         None | Some("true") => Ok(true),
         Some("false") => Ok(false),
         Some(other) => Err(format!("{other:?} is neither true nor false")),
     };
-    let (mount, daemon) = (&mut parsed.mount, &mut parsed.daemon);
+    let mount = &mut parsed.mount;
     match name {
         "ttl" => mount.ttl.positive = parse_duration(needed()?)?,
         "negative_ttl" => mount.ttl.negative = parse_duration(needed()?)?,
@@ -198,39 +213,26 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
         "user" => mount.user = Some(needed()?.to_owned()),
         "passthrough" => mount.passthrough = flag()?,
         "hadoop_conf" => mount.hadoop_conf = Some(PathBuf::from(needed()?)),
-        "memory" => {
-            daemon.memory = parse_bytes(needed()?)?;
-            parsed.given.push("memory");
-        }
-        "page_size" => {
-            daemon.page_size = parse_bytes(needed()?)?;
-            parsed.given.push("page_size");
-        }
-        "max_inflight" => {
-            daemon.max_inflight = parse_bytes(needed()?)?;
-            parsed.given.push("max_inflight");
-        }
-        "cache_dir" => {
-            daemon.cache_dir = Some(absolute(needed()?)?);
-            parsed.given.push("cache_dir");
-        }
-        "cache_size" => {
-            daemon.cache_size = Some(parse_bytes(needed()?)?);
-            parsed.given.push("cache_size");
-        }
-        "log" => {
-            needed()?.clone_into(&mut daemon.log);
-            parsed.given.push("log");
-        }
-        "metrics" => {
-            daemon.metrics = Some(metrics_address(needed()?)?);
-            parsed.given.push("metrics");
-        }
         "rw" => return Err("lookupfs mounts are read-only; leave it out".to_owned()),
         name if NOT_YET.contains(&name) => {
             return Err("not supported yet by this version; leave it out".to_owned());
         }
         _ => return Err("there is no such option; `lookupfs mount --help` lists them".to_owned()),
+    }
+    Ok(())
+}
+
+/// Sets one of [`OF_DAEMON`].
+fn set_daemon(daemon: &mut DaemonOptions, name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "memory" => daemon.memory = parse_bytes(value)?,
+        "page_size" => daemon.page_size = parse_bytes(value)?,
+        "max_inflight" => daemon.max_inflight = parse_bytes(value)?,
+        "cache_dir" => daemon.cache_dir = Some(absolute(value)?),
+        "cache_size" => daemon.cache_size = Some(parse_bytes(value)?),
+        "log" => value.clone_into(&mut daemon.log),
+        "metrics" => daemon.metrics = Some(metrics_address(value)?),
+        _ => return Err("it is no option of a daemon".to_owned()),
     }
     Ok(())
 }
