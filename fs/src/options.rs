@@ -132,6 +132,7 @@ fn is_always_so(name: &str) -> bool {
 
 /// Names that design and peers know and that are not built yet.
 const NOT_YET: &[&str] = &["hedge", "stale_if_error"];
+const NOT_SUPPORTED_YET: &str = "not supported yet by this version; leave it out";
 
 /// Whether `option` goes on with the filter that an earlier `log=` began: commas part both options and filters, and no
 /// option is named like a module.
@@ -214,9 +215,7 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
         "passthrough" => mount.passthrough = flag()?,
         "hadoop_conf" => mount.hadoop_conf = Some(PathBuf::from(needed()?)),
         "rw" => return Err("lookupfs mounts are read-only; leave it out".to_owned()),
-        name if NOT_YET.contains(&name) => {
-            return Err("not supported yet by this version; leave it out".to_owned());
-        }
+        name if NOT_YET.contains(&name) => return Err(NOT_SUPPORTED_YET.to_owned()),
         _ => return Err("there is no such option; `lookupfs mount --help` lists them".to_owned()),
     }
     Ok(())
