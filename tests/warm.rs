@@ -209,7 +209,7 @@ fn a_killed_command_ends_the_work_and_the_next_one_goes_on_there() {
     assert!(wait_until(PATIENCE, || source(&daemon).bytes > 500_000));
     child.kill().unwrap();
     child.wait().unwrap();
-    let has_ended = || daemon.log().contains("a control connection ended early");
+    let has_ended = || daemon.log().contains("a connection ended early");
     assert!(wait_until(PATIENCE, has_ended), "the daemon goes on alone");
     assert!(wait_until(PATIENCE, || daemon.count("/cache/inflight_bytes") == 0));
     let before = source(&daemon).bytes;

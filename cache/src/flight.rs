@@ -7,11 +7,12 @@
 //! order.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::sync::Arc;
 
+use ahash::RandomState;
 use tokio::sync::Notify;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +25,7 @@ struct Slot<T> {
     landed: Notify,
 }
 
-type Shard<K, T> = Mutex<HashMap<K, Arc<Slot<T>>>>;
+type Shard<K, T> = Mutex<HashMap<K, Arc<Slot<T>>, RandomState>>;
 
 /// All that is under way.
 pub(crate) struct Flights<K, T> {

@@ -17,6 +17,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ahash::RandomState;
 use bytes::Bytes;
 use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
@@ -42,7 +43,8 @@ pub(crate) enum Kind {
     Metadata,
 }
 
-type Pages = SegmentedCache<PageKey, Slot>;
+/// Keyed by strangers' choices, so the hash is seeded; a faster one than the standard library's, since every hit pays for it.
+type Pages = SegmentedCache<PageKey, Slot, RandomState>;
 
 /// Living bytes and evictions of one share.
 #[derive(Debug, Default)]
@@ -106,14 +108,14 @@ impl Memory {
         let part = |sixteenths: u64| data_budget / 16 * sixteenths;
         let main = pages(part(5), page_size, EvictionPolicy::tiny_lfu())
             .eviction_listener(count_evictions(MAIN, data_gauge.clone()))
-            .build();
+            .build_with_hasher(RandomState::new());
         let protected = Protected::new(part(8), page_size, main.clone());
         let window = pages(part(2), page_size, EvictionPolicy::lru())
             .eviction_listener(leave_window(main.clone(), protected.clone()))
-            .build();
+            .build_with_hasher(RandomState::new());
         let metadata = pages(metadata_budget / 16 * 15, page_size, EvictionPolicy::lru())
             .eviction_listener(count_evictions(METADATA, metadata_gauge.clone()))
-            .build();
+            .build_with_hasher(RandomState::new());
         Memory {
             protected,
             main,
@@ -274,12 +276,12 @@ fn pages(
     capacity: u64,
     page_size: PageSize,
     policy: EvictionPolicy,
-) -> moka::sync::CacheBuilder<PageKey, Slot, Pages> {
+) -> moka::sync::CacheBuilder<PageKey, Slot, SegmentedCache<PageKey, Slot>> {
     // Each segment has its part of the capacity: enough segments that threads do not meet, and enough pages in each
     // that an uneven spread does not matter.
     let pages = capacity / (page_size.bytes() + ENTRY_OVERHEAD);
     let segments = (pages / 128).clamp(1, 16) as usize;
-    Pages::builder(segments)
+    SegmentedCache::builder(segments)
         .max_capacity(capacity)
         .eviction_policy(policy)
         .weigher(|_, slot: &Slot| {

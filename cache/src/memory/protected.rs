@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ahash::RandomState;
 use moka::notification::RemovalCause;
 use moka::policy::EvictionPolicy;
 
@@ -43,7 +44,7 @@ impl Protected {
         Protected {
             pages: pages(capacity, page_size, EvictionPolicy::lru())
                 .eviction_listener(listener)
-                .build(),
+                .build_with_hasher(RandomState::new()),
             bytes,
             // Pages spread unevenly over the segments: a full one would push out what is protected.
             lent_max: capacity / 4 * 3,
