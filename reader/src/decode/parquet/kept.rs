@@ -22,6 +22,9 @@ use super::decoded::OnePage;
 /// Readers that a thread keeps.
 const READERS_MAX: usize = 8;
 
+/// A reader still holds the pages that it was fed last; one that was fed more than this is not kept.
+const FED_BYTES_MAX: usize = 4 << 20;
+
 /// A file's schema in both forms. Files of one table share it, and so the readers for it.
 #[derive(Debug)]
 pub(crate) struct Shape {
@@ -73,6 +76,7 @@ pub(super) fn read_rows(parts: &ReaderParts<'_>, pages: Vec<Page>, rows: usize) 
         Some(kept) => kept,
         None => KeptReader::new(parts, rows)?,
     };
+    let fed_bytes: usize = pages.iter().map(|page| page.buffer().len()).sum();
     for (slot, page) in kept.slots.iter().zip(pages) {
         *slot.lock() = Some(page);
     }
@@ -80,6 +84,9 @@ pub(super) fn read_rows(parts: &ReaderParts<'_>, pages: Vec<Page>, rows: usize) 
         .reader
         .next()
         .ok_or_else(|| ParquetError::EOF("no rows in synthetic data pages".into()))??;
+    if fed_bytes > FED_BYTES_MAX {
+        return Ok(batch);
+    }
     READERS.with_borrow_mut(|readers| {
         if readers.len() >= READERS_MAX {
             readers.remove(0);

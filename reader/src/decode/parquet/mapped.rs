@@ -410,3 +410,90 @@ impl ChunkReader for PageBytes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{Int64Array, RecordBatch, StringArray};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::ParquetMetaDataReader;
+    use parquet::file::properties::WriterProperties;
+
+    /// The metadata of one column, and its only data page with where that begins.
+    fn page(array: arrow_array::ArrayRef, codec: Compression) -> (ColumnChunkMetaData, Bytes, u64) {
+        let batch = RecordBatch::try_from_iter([("c", array)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_compression(codec)
+            .set_dictionary_enabled(false)
+            .build();
+        let mut file = Vec::new();
+        let mut writer = ArrowWriter::try_new(&mut file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let file = Bytes::from(file);
+        let metadata = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+        let column = metadata.row_group(0).column(0).clone();
+        let (start, len) = column.byte_range();
+        let bytes = file.slice(start as usize..(start + len) as usize);
+        (column, bytes, start)
+    }
+
+    fn numbers() -> arrow_array::ArrayRef {
+        Arc::new(Int64Array::from_iter_values(0..100))
+    }
+
+    #[test]
+    fn a_page_with_other_rows_or_bytes_than_stated_is_refused() {
+        let (column, bytes, start) = page(numbers(), Compression::SNAPPY);
+        let map = |bytes: &Bytes, rows| MappedPage::map(bytes, start, &column, rows, 0).unwrap();
+        assert!(matches!(map(&bytes, 100), Mapping::Mapped(..)));
+        assert!(matches!(map(&bytes, 99), Mapping::Disagrees), "rows");
+        let len = bytes.len();
+        assert!(
+            matches!(map(&bytes.slice(..len - 1), 100), Mapping::Disagrees),
+            "bytes"
+        );
+        assert!(
+            matches!(map(&bytes.slice(1..), 100), Mapping::Disagrees),
+            "no header"
+        );
+        assert!(matches!(map(&Bytes::new(), 100), Mapping::Disagrees), "nothing");
+    }
+
+    #[test]
+    fn a_page_that_inflates_to_more_than_its_column_is_not_inflated() {
+        let (column, bytes, start) = page(numbers(), Compression::SNAPPY);
+        let small = column
+            .into_builder()
+            .set_total_uncompressed_size(700)
+            .build()
+            .unwrap();
+        let mapping = MappedPage::map(&bytes, start, &small, 100, 0).unwrap();
+        assert!(matches!(mapping, Mapping::Unmappable), "800 bytes of values");
+    }
+
+    #[test]
+    fn only_what_the_file_has_as_it_is_stays_there() {
+        let texts = || Arc::new(StringArray::from_iter_values((0..100).map(|n| "x".repeat(n)))) as _;
+        let mapped = |codec, held_bytes| {
+            let (column, bytes, start) = page(texts(), codec);
+            match MappedPage::map(&bytes, start, &column, 100, held_bytes).unwrap() {
+                Mapping::Mapped(page, _) => (page, bytes, start),
+                _ => panic!("not mapped"),
+            }
+        };
+        let (page, bytes, start) = mapped(Compression::UNCOMPRESSED, 0);
+        assert!(page.body().is_none() && page.weight() < 1000, "{}", page.weight());
+        let Some(Place::Body(part, None)) = page.place(7) else {
+            panic!("{:?}", page.place(7));
+        };
+        let range = page.range_in_file(&part).unwrap();
+        let value = &bytes[(range.start - start) as usize..(range.end - start) as usize];
+        assert_eq!(value, [&[7, 0, 0, 0][..], b"xxxxxxx"].concat());
+        assert_eq!(page.place(100), None);
+        for (codec, held_bytes) in [(Compression::UNCOMPRESSED, 64 << 10), (Compression::SNAPPY, 0)] {
+            let (page, ..) = mapped(codec, held_bytes);
+            assert!(page.body().is_some() && page.weight() > 5000, "{codec}");
+        }
+    }
+}

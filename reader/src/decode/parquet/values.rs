@@ -10,6 +10,9 @@ use parquet::column::page::Page;
 use super::levels::encode_levels;
 use super::plain::PlainType;
 
+/// What is reserved ahead for the values of a column; more is reserved when there is more.
+const RESERVED_BYTES_MAX: usize = 1 << 20;
+
 /// The limit of the result was passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMany;
@@ -36,20 +39,23 @@ impl ColumnValues {
             PlainType::Lengths => 16,
             PlainType::Bits => 1,
         };
+        let reserved = |rows: usize, width: usize| rows.min(RESERVED_BYTES_MAX / 16) * width;
         ColumnValues {
             kind,
             max_level,
-            levels: Vec::with_capacity(if max_level > 0 { rows } else { 0 }),
+            levels: Vec::with_capacity(reserved(rows, usize::from(max_level > 0))),
             rows: 0,
-            bytes: Vec::with_capacity(rows * width),
-            ends: Vec::with_capacity(if kind == PlainType::Lengths { rows } else { 0 }),
+            bytes: Vec::with_capacity(reserved(rows, width)),
+            ends: Vec::with_capacity(reserved(rows, usize::from(kind == PlainType::Lengths))),
         }
     }
 
     /// A row without a value.
-    pub(super) fn push_null(&mut self, level: u8) {
+    pub(super) fn push_null(&mut self, level: u8, left_bytes: &mut u64) -> Result<(), TooMany> {
+        *left_bytes = left_bytes.checked_sub(1).ok_or(TooMany)?;
         self.rows += 1;
         self.levels.push(level);
+        Ok(())
     }
 
     /// A row's value as PLAIN has it; of a boolean, a byte that is 0 or 1.
@@ -109,7 +115,7 @@ impl ColumnValues {
             let place = *place as usize;
             let number = match self.levels.get(place) {
                 Some(level) if *level < self.max_level => {
-                    ordered.push_null(*level);
+                    ordered.push_null(*level, left_bytes)?;
                     continue;
                 }
                 Some(_) => value_of[place],
@@ -156,7 +162,7 @@ mod tests {
         for row in rows {
             match row {
                 Some(value) => values.push(value, &mut 1000).unwrap(),
-                None => values.push_null(0),
+                None => values.push_null(0, &mut 1000).unwrap(),
             }
         }
         values

@@ -84,7 +84,7 @@ impl Gather<'_> {
         for row in &rows[piece.wanted.clone()] {
             let place = page.place((row - piece.first_row) as usize);
             match place.ok_or(Stop::Fallback(leaf))? {
-                Place::Null(level) => values.push_null(level),
+                Place::Null(level) => values.push_null(level, left_bytes)?,
                 Place::Dictionary(index) => {
                     let value = dictionary.as_ref().and_then(|dictionary| dictionary.value(index));
                     values.push(value.ok_or(Stop::Fallback(leaf))?, left_bytes)?;
