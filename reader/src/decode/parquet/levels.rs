@@ -172,10 +172,13 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Levels of the rows of a synthetic data page, as a data page of version 1 has them: their length, and runs.
-pub(super) fn encode_levels(levels: &[u8], max: u8) -> Vec<u8> {
+/// Levels of the rows of a synthetic data page, as a data page of version 1 has them: their length, and runs. There is
+/// room for `values_len` bytes of values behind them.
+pub(super) fn encode_levels(levels: &[u8], max: u8, values_len: usize) -> Vec<u8> {
     let width = bit_width(max);
-    let mut out = vec![0; 4];
+    // A length, the header of a run, and all levels packed.
+    let mut out = Vec::with_capacity(4 + 10 + levels.len().div_ceil(8) * width as usize + values_len);
+    out.extend_from_slice(&[0; 4]);
     match levels.split_first() {
         Some((first, rest)) if rest.iter().any(|level| level != first) => {
             put_varint(&mut out, (levels.len().div_ceil(8) as u64) << 1 | 1);
@@ -221,7 +224,7 @@ mod tests {
                 .iter()
                 .flat_map(|(level, run)| std::iter::repeat_n(level % (max + 1), *run))
                 .collect();
-            let encoded = encode_levels(&levels, max);
+            let encoded = encode_levels(&levels, max, 0);
             let decoded = Levels::decode(&encoded[4..], max, levels.len()).unwrap();
             let mut next = 0;
             for (row, level) in levels.iter().enumerate() {

@@ -87,7 +87,7 @@ impl ColumnValues {
         let buf = match ordered.max_level {
             0 => values,
             max => {
-                let mut buf = encode_levels(&ordered.levels, max);
+                let mut buf = encode_levels(&ordered.levels, max, values.len());
                 buf.extend_from_slice(&values);
                 buf
             }
