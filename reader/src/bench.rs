@@ -2,7 +2,7 @@
 //!
 //! Owns method and report: sides alternate in one run on the same work, ratios are of pairs, a verdict has an interval.
 //! Refuses to make data or mounts (`mount-scripts/bench.sh` does) and to know HDFS: the client without a mount is a
-//! process of its own ([`native`]). Called by the command line.
+//! process of its own (`native`). Called by the command line.
 
 mod cell;
 mod chart;

@@ -161,11 +161,7 @@ fn print(args: &TargetArgs, table: &Table, stream: crate::RowStream) -> Result<(
     }
     writer.finish()?;
     if args.explain {
-        let c = table.counters();
-        eprintln!(
-            "rows {rows}  opens {}  reads {}  bytes {}  open {} us  plan {} us  fetch {} us  decode {} us",
-            c.opens, c.reads, c.bytes, c.open_us, c.plan_us, c.fetch_us, c.decode_us
-        );
+        eprint!("{}", table.counters().explain(rows));
     }
     Ok(())
 }

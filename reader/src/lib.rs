@@ -18,10 +18,12 @@ pub mod plan;
 pub mod read_at;
 pub mod row;
 pub mod sample;
+pub mod structures;
 pub mod table;
 
 pub use arrow_array::RecordBatch;
 pub use error::{ReadError, Result};
 pub use mounts::{Spread, Target};
 pub use row::{RowId, RowRange, Rows};
+pub use structures::StructureCache;
 pub use table::{Missing, OpenOptions, Projection, RowStream, Table};

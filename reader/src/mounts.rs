@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::error::{ReadError, Result};
-use crate::read_at::{CountingReadAt, FileIdentity, PreadFile, ReadAt, ReadCounts};
+use crate::read_at::{CountingReadAt, FileIdentity, PreadFile, ReadAt, ReadCounts, VersionKey};
 
 /// How requests are spread over mounts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -153,6 +153,7 @@ pub(crate) struct MountedFile {
     paths: Vec<PathBuf>,
     handles: Mutex<Vec<Option<Arc<dyn ReadAt>>>>,
     identity: FileIdentity,
+    version_key: Option<VersionKey>,
     len: u64,
     opener: Opener,
     spread: Spread,
@@ -170,6 +171,7 @@ impl MountedFile {
         } % paths.len();
         let handle = opener.open(&paths[first])?;
         let (identity, len) = (handle.identity(), handle.len());
+        let version_key = handle.version_key();
         let mut handles = vec![None; paths.len()];
         handles[first] = Some(handle);
         Ok(MountedFile {
@@ -177,6 +179,7 @@ impl MountedFile {
             next: AtomicUsize::new(first + 1),
             paths,
             identity,
+            version_key,
             len,
             opener,
             spread,
@@ -186,6 +189,11 @@ impl MountedFile {
     /// Length of the version.
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Under what the structure of the version is kept.
+    pub(crate) fn version_key(&self) -> Option<VersionKey> {
+        self.version_key
     }
 
     /// What errors name.

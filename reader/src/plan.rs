@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::row::RowId;
 pub use extents::Coalesce;
-use extents::coalesce_ranges;
+pub(crate) use extents::coalesce_ranges;
 
 /// One data page of a column, by position.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +122,41 @@ pub struct LookupPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowsAbsent(pub Vec<RowId>);
 
+/// The wanted rows of a table, without their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Sorted and different.
+    pub rows: Vec<u64>,
+    /// For each row asked for, its place among these. `None` if that is the order asked for already.
+    pub order: Option<Vec<u64>>,
+}
+
+impl Wanted {
+    /// Sorts `rows`, which may come in any order and more than once.
+    pub fn new(rows: &[RowId], row_map: &RowMap) -> Result<Wanted, RowsAbsent> {
+        let row_count = row_map.row_count();
+        let absent: Vec<_> = rows.iter().copied().filter(|row| row.0 >= row_count).collect();
+        if !absent.is_empty() {
+            return Err(RowsAbsent(absent));
+        }
+        let (rows, order) = sort_rows(rows);
+        Ok(Wanted { rows, order })
+    }
+
+    /// The files that hold wanted rows, in the table's order, each with these rows counted from its beginning.
+    pub fn by_file(&self, row_map: &RowMap) -> Vec<(usize, Vec<u64>)> {
+        let mut files = Vec::new();
+        let mut rest = &self.rows[..];
+        while let Some(first) = rest.first() {
+            let file = row_map.file_of(*first);
+            let (here, after) = rest.split_at(rest.partition_point(|row| *row < row_map.0[file + 1]));
+            files.push((file, here.iter().map(|row| row - row_map.0[file]).collect()));
+            rest = after;
+        }
+        files
+    }
+}
+
 impl LookupPlan {
     /// Plans the lookup of `rows` in any order, duplicates included, for the leaf columns `columns`.
     pub fn new<L: Layout>(
@@ -131,26 +166,12 @@ impl LookupPlan {
         columns: &[usize],
         coalesce: Coalesce,
     ) -> Result<LookupPlan, RowsAbsent> {
-        let row_count = row_map.row_count();
-        let absent: Vec<_> = rows.iter().copied().filter(|row| row.0 >= row_count).collect();
-        if !absent.is_empty() {
-            return Err(RowsAbsent(absent));
-        }
-        let (wanted, order) = sort_rows(rows);
-        let mut plan = LookupPlan {
-            files: Vec::new(),
-            order,
-        };
-        let mut rest = &wanted[..];
-        while let Some(first) = rest.first() {
-            let file = row_map.file_of(*first);
-            let (here, after) = rest.split_at(rest.partition_point(|row| *row < row_map.0[file + 1]));
-            let local: Vec<u64> = here.iter().map(|row| row - row_map.0[file]).collect();
-            plan.files
-                .push(plan_file(file, &local, &files[file], columns, coalesce));
-            rest = after;
-        }
-        Ok(plan)
+        let wanted = Wanted::new(rows, row_map)?;
+        let plan = |(file, rows): (usize, Vec<u64>)| plan_file(file, &rows, &files[file], columns, coalesce);
+        Ok(LookupPlan {
+            files: wanted.by_file(row_map).into_iter().map(plan).collect(),
+            order: wanted.order,
+        })
     }
 
     /// Bytes of all extents.
@@ -186,7 +207,8 @@ fn sort_rows(rows: &[RowId]) -> (Vec<u64>, Option<Vec<u64>>) {
     (wanted, Some(order))
 }
 
-fn plan_file<L: Layout>(
+/// Plans the lookup of sorted, different `rows` of one file.
+pub(crate) fn plan_file<L: Layout>(
     file: usize,
     rows: &[u64],
     layout: &L,

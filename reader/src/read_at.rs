@@ -10,10 +10,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use moka::sync::Cache;
 
 /// The ioctl that gives the full identity of an open file's version on a lookupfs mount:
 /// `_IOR('L', 1, [u8; 16])`, that is direction "read" (2) in bits 30-31, size 16 in bits 16-29, type
@@ -56,6 +58,27 @@ impl FileIdentity {
     }
 }
 
+/// Under what the structure of a version is kept, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VersionKey {
+    /// What a lookupfs mount says.
+    Version([u8; 16]),
+    /// On any other filesystem: more than [`FileIdentity::Attributes`], since this outlives the open file. The change
+    /// time catches a replacement whose length and mtime were made to look the same.
+    Attributes {
+        /// Device.
+        dev: u64,
+        /// Inode number.
+        ino: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Modification time in ns since 1970.
+        mtime_ns: i128,
+        /// Time of the last change of bytes or attributes in ns since 1970.
+        ctime_ns: i128,
+    },
+}
+
 /// Positioned reads of one open version.
 ///
 /// What an implementation owes: `read_at` gives exactly `len` bytes or an error, can be called from
@@ -73,6 +96,14 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// The identity when it was opened.
     fn identity(&self) -> FileIdentity;
 
+    /// Under what others may find what is learned of this version; `None` if that would not be safe.
+    fn version_key(&self) -> Option<VersionKey> {
+        match self.identity() {
+            FileIdentity::Version(version) => Some(VersionKey::Version(version)),
+            FileIdentity::Attributes { .. } => None,
+        }
+    }
+
     /// The `len` bytes at `offset`.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
@@ -86,7 +117,20 @@ pub struct PreadFile {
     file: File,
     len: u64,
     identity: FileIdentity,
+    version_key: Option<VersionKey>,
 }
+
+/// A file that changed less than this ago can change again without a new time: clocks of filesystems tick slowly.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Answers of the version ioctl that are remembered.
+const VERSIONS_MAX: u64 = 1 << 16;
+
+/// Device, inode, length and mtime: on a lookupfs mount these are a version's, since its inode number is.
+type InodeKey = (u64, u64, u64, i128);
+
+/// The ioctl is a request to the daemon, so that it is sent once for each file and not once an open.
+static VERSIONS: LazyLock<Cache<InodeKey, Option<[u8; 16]>>> = LazyLock::new(|| Cache::new(VERSIONS_MAX));
 
 impl PreadFile {
     /// Opens a regular file. Anything else is [`io::ErrorKind::InvalidInput`]; `O_NONBLOCK` keeps
@@ -101,7 +145,17 @@ impl PreadFile {
         if !attributes.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let identity = match version_of(&file)? {
+        let mtime_ns = mtime_ns(&attributes);
+        let key = (attributes.dev(), attributes.ino(), attributes.len(), mtime_ns);
+        let version = match VERSIONS.get(&key) {
+            Some(version) => version,
+            None => {
+                let version = version_of(&file)?;
+                VERSIONS.insert(key, version);
+                version
+            }
+        };
+        let identity = match version {
             Some(version) => FileIdentity::Version(version),
             None => from_attributes(&attributes),
         };
@@ -109,8 +163,31 @@ impl PreadFile {
             file,
             len: attributes.len(),
             identity,
+            version_key: match version {
+                Some(version) => Some(VersionKey::Version(version)),
+                None => settled_key(&attributes),
+            },
         })
     }
+}
+
+fn mtime_ns(attributes: &std::fs::Metadata) -> i128 {
+    i128::from(attributes.mtime()) * 1_000_000_000 + i128::from(attributes.mtime_nsec())
+}
+
+/// A file that was written a moment ago, or whose clock runs ahead of ours, has no key.
+fn settled_key(attributes: &std::fs::Metadata) -> Option<VersionKey> {
+    let mtime_ns = mtime_ns(attributes);
+    let ctime_ns = i128::from(attributes.ctime()) * 1_000_000_000 + i128::from(attributes.ctime_nsec());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let settled = now.checked_sub(SETTLED)?.as_nanos() as i128;
+    (mtime_ns.max(ctime_ns) < settled).then_some(VersionKey::Attributes {
+        dev: attributes.dev(),
+        ino: attributes.ino(),
+        len: attributes.len(),
+        mtime_ns,
+        ctime_ns,
+    })
 }
 
 fn from_attributes(attributes: &std::fs::Metadata) -> FileIdentity {
@@ -118,7 +195,7 @@ fn from_attributes(attributes: &std::fs::Metadata) -> FileIdentity {
         dev: attributes.dev(),
         ino: attributes.ino(),
         len: attributes.len(),
-        mtime_ns: i128::from(attributes.mtime()) * 1_000_000_000 + i128::from(attributes.mtime_nsec()),
+        mtime_ns: mtime_ns(attributes),
     }
 }
 
@@ -146,6 +223,10 @@ impl ReadAt for PreadFile {
 
     fn identity(&self) -> FileIdentity {
         self.identity
+    }
+
+    fn version_key(&self) -> Option<VersionKey> {
+        self.version_key
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
@@ -256,6 +337,10 @@ impl<R: ReadAt> ReadAt for CountingReadAt<R> {
 
     fn identity(&self) -> FileIdentity {
         self.inner.identity()
+    }
+
+    fn version_key(&self) -> Option<VersionKey> {
+        self.inner.version_key()
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {

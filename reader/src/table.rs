@@ -3,13 +3,14 @@
 //! Owns the public shape of a table: how it is opened, what can be asked, what was done. Called by the
 //! command line and by tools that link this crate; `lookup` does the work.
 
+mod attempt;
+mod counters;
 mod lookup;
 mod open;
 mod stream;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
@@ -22,6 +23,9 @@ use crate::mounts::{MountedFile, Opener, Spread, Target};
 use crate::plan::{Coalesce, RowMap};
 use crate::read_at::ReadCounts;
 use crate::row::{RowId, RowRange};
+use crate::structures::StructureCache;
+pub use counters::LookupCounters;
+use counters::{Done, Stage};
 use lookup::Kept;
 pub use stream::RowStream;
 
@@ -48,6 +52,9 @@ pub struct OpenOptions {
     pub tail_bytes_guess: u64,
     /// Counts opens, reads and bytes of the default opener.
     pub counts: ReadCounts,
+    /// What is known of files between lookups. Clones of these options share it, so that a file that is opened again
+    /// with a clone needs no read for what is known of it.
+    pub structures: StructureCache,
     /// Opens files; `None` is `pread`.
     pub opener: Option<Opener>,
 }
@@ -63,6 +70,7 @@ impl Default for OpenOptions {
             max_fetch_bytes: 1 << 30,
             tail_bytes_guess: 64 << 10,
             counts: ReadCounts::default(),
+            structures: StructureCache::default(),
             opener: None,
         }
     }
@@ -97,27 +105,6 @@ pub enum Missing {
     Skip,
 }
 
-/// What a table did since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LookupCounters {
-    /// Files opened.
-    pub opens: u64,
-    /// Reads.
-    pub reads: u64,
-    /// Bytes read.
-    pub bytes: u64,
-    /// Page indexes that disagreed with the data pages they describe, and were given up.
-    pub indexes_given_up: u64,
-    /// Microseconds spent opening: footers and page indexes.
-    pub open_us: u64,
-    /// Microseconds spent planning.
-    pub plan_us: u64,
-    /// Microseconds spent waiting for bytes.
-    pub fetch_us: u64,
-    /// Microseconds spent decoding, checks of the page index included.
-    pub decode_us: u64,
-}
-
 /// A Parquet file, or a directory of these. Cheap to clone; clones share everything.
 #[derive(Debug, Clone)]
 pub struct Table(Arc<Inner>);
@@ -130,21 +117,13 @@ struct Inner {
     schema: SchemaRef,
     options: OpenOptions,
     fetcher: Fetcher,
-    times_us: [AtomicU64; 4],
+    done: Done,
 }
 
 #[derive(Debug)]
 struct TableFile {
     mounted: Arc<MountedFile>,
     parquet: ParquetFile,
-}
-
-#[derive(Clone, Copy)]
-enum Stage {
-    Open,
-    Plan,
-    Fetch,
-    Decode,
 }
 
 impl Table {
@@ -161,7 +140,11 @@ impl Table {
 
     /// The columns of `projection`.
     pub fn projected_schema(&self, projection: &Projection) -> Result<SchemaRef> {
-        Ok(self.0.files[0].parquet.project(projection.0.as_deref())?.schema)
+        Ok(self.0.files[0]
+            .parquet
+            .project(projection.0.as_deref())?
+            .schema
+            .clone())
     }
 
     /// Rows in all files. Row ids are smaller than this.
@@ -176,18 +159,13 @@ impl Table {
 
     /// What has been done so far.
     pub fn counters(&self) -> LookupCounters {
-        let [open_us, plan_us, fetch_us, decode_us] =
-            [0, 1, 2, 3].map(|stage| self.0.times_us[stage].load(Relaxed));
         let counts = &self.0.options.counts;
         LookupCounters {
             opens: counts.opens(),
             reads: counts.reads(),
             bytes: counts.bytes(),
             indexes_given_up: self.0.index_generation(),
-            open_us,
-            plan_us,
-            fetch_us,
-            decode_us,
+            ..self.0.done.counters()
         }
     }
 

@@ -11,6 +11,7 @@ use crate::mounts::{Spread, Target};
 use crate::output::Output;
 use crate::row::{RowRange, Rows};
 use crate::sample::Shape;
+use crate::structures::StructureCache;
 use crate::table::{Missing, OpenOptions, Projection};
 
 /// Row ids to exact rows.
@@ -97,7 +98,7 @@ pub(super) struct TargetArgs {
     /// Units: KiB, MiB, GiB.
     #[arg(long, value_name = "SIZE", default_value = "2GiB")]
     memory: ByteSize,
-    /// Print opens, reads, bytes and microseconds of each stage on stderr.
+    /// Print opens, reads, bytes, what was known already, and microseconds of each stage on stderr.
     #[arg(long)]
     pub(super) explain: bool,
 }
@@ -115,6 +116,7 @@ impl TargetArgs {
             // Rows exist twice while they are put in order, and the bytes of a batch stay for the next.
             max_result_bytes: self.memory.0 / 8,
             max_fetch_bytes: self.memory.0 / 4,
+            structures: StructureCache::new(self.memory.0 / 8),
             ..self.mounts.options()
         }
     }

@@ -2,60 +2,84 @@
 //!
 //! Owns the use of the `parquet` crate: it parses footers, and its Arrow readers turn bytes into
 //! arrays, so that every type conversion is theirs. Reads nothing itself: bytes come through a
-//! closure when it is opened, and as [`crate::fetch::Fetched`] when rows are decoded. Called by [`crate::table`].
+//! closure when it is opened, and as [`crate::fetch::Fetched`] when rows are decoded. Columns that are not repeated
+//! come out of mapped data pages ([`gather`]), all others, and what cannot be mapped, out of the crate's readers
+//! ([`rows`]). Called by [`crate::table`].
 
+mod columns;
+mod decoded;
 mod footer;
+mod gather;
 mod index;
+mod kept;
+mod levels;
+mod mapped;
+mod page_header;
 mod pages;
+mod plain;
 mod projection;
 mod rows;
 mod schema_guard;
+mod thrift;
+mod values;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
-use parquet::arrow::{ProjectionMask, parquet_to_arrow_schema_by_columns};
 use parquet::file::metadata::ParquetMetaData;
 
 use crate::decode::guarded;
-use crate::error::{ReadError, Result};
+use crate::error::Result;
 use crate::plan::{DataPage, Layout};
+use crate::structures::StructureCache;
+use columns::KnownProjections;
+pub(crate) use columns::{Columns, FlatColumns, Split};
+pub(crate) use gather::{FileRows, Gather, GatherCounts, Stop, Walked};
 use index::CheckedIndex;
+pub(crate) use kept::Shape;
+pub(crate) use mapped::MappedPage;
+pub(crate) use plain::Dictionary;
 
-/// Footer and checked offset index of one file version.
+/// A Parquet file under one of its paths. Cheap to make of its structure.
 #[derive(Debug)]
 pub(crate) struct ParquetFile {
     path: PathBuf,
+    structure: Arc<FileStructure>,
+}
+
+/// Footer and checked offset index of one file version, under whatever path it is known.
+#[derive(Debug)]
+pub(crate) struct FileStructure {
+    /// No other structure in this process has it, so that what is kept of one version is never found for another.
+    id: u64,
     len: u64,
     arrow: ArrowReaderMetadata,
+    shape: Arc<Shape>,
     index: Arc<CheckedIndex>,
+    /// Where each row group begins, and the end of the last.
+    row_group_starts: Vec<u64>,
     footer_bytes: u64,
     tail_bytes: u64,
+    projections: Mutex<KnownProjections>,
+    weight: usize,
 }
 
-/// Which columns, resolved against one schema.
-#[derive(Debug, Clone)]
-pub(crate) struct Columns {
-    /// Leaf columns in the file's order.
-    pub(crate) leaves: Vec<usize>,
-    /// The schema of the result, in the order asked.
-    pub(crate) schema: SchemaRef,
-    /// For each column of the result, its place among the chosen columns in the file's order.
-    order: Vec<usize>,
-}
-
-impl ParquetFile {
+impl FileStructure {
     /// Reads the footer through `read`; `guess` is how many bytes of the tail to read at first.
     pub(crate) fn open(
         path: &Path,
         len: u64,
         guess: u64,
+        cache: &StructureCache,
         read: &mut dyn FnMut(Range<u64>) -> Result<Bytes>,
-    ) -> Result<ParquetFile> {
+    ) -> Result<FileStructure> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let footer = footer::load(path, len, guess, read)?;
         let index = Arc::new(footer.index);
         let metadata = footer
@@ -66,14 +90,50 @@ impl ParquetFile {
         let arrow = guarded(path, "reading the schema", || {
             ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new())
         })?;
-        Ok(ParquetFile {
-            path: path.to_owned(),
+        let shape = cache.shape(Shape {
+            parquet: arrow.metadata().file_metadata().schema_descr_ptr(),
+            arrow: arrow.schema().clone(),
+        });
+        let mut row_group_starts = vec![0];
+        let mut start = 0;
+        for row_group in arrow.metadata().row_groups() {
+            start += row_group.num_rows() as u64;
+            row_group_starts.push(start);
+        }
+        // Parsed schemas and projections take about as much again as the metadata.
+        let weight = 2 * arrow.metadata().memory_size() + index.weight() + 8 * row_group_starts.len();
+        Ok(FileStructure {
+            id: NEXT.fetch_add(1, Relaxed),
             len,
             arrow,
+            shape,
             index,
+            row_group_starts,
             footer_bytes: footer.footer_bytes,
             tail_bytes: footer.tail_bytes,
+            projections: Mutex::default(),
+            weight,
         })
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+}
+
+impl ParquetFile {
+    /// The file at `path`, which errors name.
+    pub(crate) fn new(path: &Path, structure: Arc<FileStructure>) -> ParquetFile {
+        ParquetFile {
+            path: path.to_owned(),
+            structure,
+        }
+    }
+
+    /// Whether what is built for the schema of one serves the other.
+    pub(crate) fn has_shape_of(&self, other: &ParquetFile) -> bool {
+        Arc::ptr_eq(&self.structure.shape, &other.structure.shape)
     }
 
     /// What errors name.
@@ -83,32 +143,32 @@ impl ParquetFile {
 
     /// Length of the file.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.structure.len
     }
 
     /// The whole schema.
     pub(crate) fn schema(&self) -> &SchemaRef {
-        self.arrow.schema()
+        self.structure.arrow.schema()
     }
 
     /// The parsed footer.
     pub(crate) fn metadata(&self) -> &ParquetMetaData {
-        self.arrow.metadata()
+        self.structure.arrow.metadata()
     }
 
     /// Footer with its 8 bytes of length and magic.
     pub(crate) fn footer_bytes(&self) -> u64 {
-        self.footer_bytes
+        self.structure.footer_bytes
     }
 
     /// Page index and footer.
     pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail_bytes
+        self.structure.tail_bytes
     }
 
     /// Rows of all row groups.
     pub(crate) fn row_count(&self) -> u64 {
-        (0..self.row_groups()).map(|row_group| self.rows(row_group)).sum()
+        self.structure.row_group_starts.last().copied().unwrap_or(0)
     }
 
     /// Bytes a row of these columns takes on average once decoded, by what the footer states.
@@ -126,72 +186,9 @@ impl ParquetFile {
         sum.checked_div(self.row_count()).unwrap_or(0) + leaves.len() as u64
     }
 
-    /// Resolves column paths; `None` is all columns.
-    pub(crate) fn project(&self, paths: Option<&[String]>) -> Result<Columns> {
-        let descriptor = self.arrow.parquet_schema();
-        let (leaves, roots) = match paths {
-            None => {
-                let roots = self.schema().fields().len();
-                ((0..descriptor.num_columns()).collect(), (0..roots).collect())
-            }
-            Some(paths) => self.resolve(paths)?,
-        };
-        let all = paths.is_none();
-        let schema = guarded(&self.path, "choosing columns", || {
-            if all {
-                return Ok(self.schema().clone());
-            }
-            let mask = ProjectionMask::leaves(descriptor, leaves.iter().copied());
-            let key_values = self.metadata().file_metadata().key_value_metadata();
-            parquet_to_arrow_schema_by_columns(descriptor, mask, key_values).map(Arc::new)
-        })?;
-        let mut in_file_order: Vec<usize> = roots.clone();
-        in_file_order.sort_unstable();
-        let order: Vec<usize> = roots
-            .iter()
-            .filter_map(|root| in_file_order.binary_search(root).ok())
-            .collect();
-        let schema = schema
-            .project(&order)
-            .map_err(|e| ReadError::corrupt(&self.path, format!("choosing columns: {e}")))?;
-        Ok(Columns {
-            leaves,
-            schema: schema.into(),
-            order,
-        })
-    }
-
-    /// Sorted leaves, and the top-level columns in the order in which they are first named.
-    fn resolve(&self, paths: &[String]) -> Result<(Vec<usize>, Vec<usize>)> {
-        let descriptor = self.arrow.parquet_schema();
-        let names = projection::leaves(self.schema().fields(), descriptor);
-        let mut leaves: Vec<usize> = Vec::new();
-        let mut roots: Vec<usize> = Vec::new();
-        for path in paths {
-            let named = projection::leaves_of(path, &names);
-            if named.is_empty() {
-                return Err(ReadError::UnknownColumn {
-                    path: self.path.clone(),
-                    column: path.clone(),
-                    near: projection::near(path, &names),
-                });
-            }
-            for leaf in named {
-                let root = descriptor.get_column_root_idx(leaf);
-                if !roots.contains(&root) {
-                    roots.push(root);
-                }
-                leaves.push(leaf);
-            }
-        }
-        leaves.sort_unstable();
-        leaves.dedup();
-        Ok((leaves, roots))
-    }
-
     /// Grows when [`ParquetFile::check_pages`] finds an index that lies.
     pub(crate) fn index_generation(&self) -> u64 {
-        self.index.generation()
+        self.structure.index.generation()
     }
 }
 
@@ -210,11 +207,15 @@ impl Layout for &ParquetFile {
     }
 
     fn data_pages(&self, row_group: usize, column: usize) -> Option<usize> {
-        Some(self.index.locations(row_group, column)?.len())
+        Some(self.structure.index.locations(row_group, column)?.len())
     }
 
     fn data_page(&self, row_group: usize, column: usize, page: usize) -> DataPage {
-        let locations = self.index.locations(row_group, column).unwrap_or_default();
+        let locations = self
+            .structure
+            .index
+            .locations(row_group, column)
+            .unwrap_or_default();
         match locations.get(page) {
             Some(l) => DataPage {
                 first_row: l.first_row_index as u64,

@@ -25,7 +25,7 @@ impl Default for Coalesce {
 }
 
 /// Merges what overlaps, and what lies near each other; none of the ranges is cut.
-pub(super) fn coalesce_ranges(mut ranges: Vec<Range<u64>>, coalesce: Coalesce) -> Vec<Range<u64>> {
+pub(crate) fn coalesce_ranges(mut ranges: Vec<Range<u64>>, coalesce: Coalesce) -> Vec<Range<u64>> {
     ranges.retain(|range| range.start < range.end);
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut extents: Vec<Range<u64>> = Vec::new();

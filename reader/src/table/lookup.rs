@@ -1,7 +1,6 @@
-//! One lookup: plan, fetch, check, decode, and put into the caller's order.
+//! One lookup: attempts until one succeeds, and the places of row ids that do not exist.
 //!
-//! Owns the order of these steps, the limits of a request, and that no rows come out of a file that
-//! changed meanwhile. Called by [`super::Table`] and [`super::RowStream`].
+//! Owns what becomes of absent row ids, and the limits of a request. Each attempt is [`super::attempt`]'s. Called by [`super::Table`] and [`super::RowStream`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,15 +8,13 @@ use std::time::Instant;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array, new_null_array};
 use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
-use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 
+use super::attempt::{Progress, Request};
 use super::{Inner, Missing, OPEN_FILES_MAX, Projection, Stage};
 use crate::decode::guarded;
-use crate::decode::parquet::{Columns, ParquetFile};
 use crate::error::{ReadError, Result};
 use crate::fetch::{Deadline, Fetched};
-use crate::plan::{FilePlan, LookupPlan, RowsAbsent};
 use crate::row::RowId;
 
 /// Row ids that an error names.
@@ -25,7 +22,7 @@ const ABSENT_NAMED_MAX: usize = 6;
 
 /// What was fetched for the batch before: consecutive batches share data pages.
 #[derive(Debug, Default)]
-pub(super) struct Kept(Vec<(usize, Fetched)>);
+pub(super) struct Kept(pub(super) Vec<(usize, Fetched)>);
 
 impl Inner {
     pub(super) fn absent(&self, rows: &[RowId]) -> ReadError {
@@ -53,11 +50,11 @@ impl Inner {
             .sum()
     }
 
-    fn timed<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
+    pub(super) fn timed<T>(&self, stage: Stage, call: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let result = call();
         let spent_us = started.elapsed().as_micros() as u64;
-        self.times_us[stage as usize].fetch_add(spent_us, Relaxed);
+        self.done.times_us[stage as usize].fetch_add(spent_us, Relaxed);
         result
     }
 
@@ -84,87 +81,24 @@ impl Inner {
             (&present[..], (missing == Missing::Null).then_some(places))
         };
         let columns = self.files[0].parquet.project(projection.0.as_deref())?;
-        let (batch, order) = loop {
-            let trusted: u64 = self
-                .files
-                .iter()
-                .map(|file| file.parquet.index_generation())
-                .sum();
-            match self.try_lookup(rows, projection, &columns, deadline, kept) {
-                Ok(Some(found)) => break found,
-                // An index was found to lie, here or on another thread: plan again without it.
-                Ok(None) => {}
-                Err(_) if trusted != self.index_generation() => {}
-                Err(error) => return Err(error),
+        let request = Request {
+            rows,
+            columns: &columns,
+            deadline,
+        };
+        let mut progress = Progress::default();
+        let batch = loop {
+            match self.attempt(&request, &mut progress, kept)? {
+                Some(batch) => break batch,
+                // An index was found to lie, or what was thought to be mappable is not: once more, knowing that.
+                None => deadline.check("reading")?,
             }
-            deadline.check("reading")?;
         };
         self.close_extra();
-        let places = match (order, places) {
-            (None, None) => None,
-            (Some(order), None) => Some(UInt64Array::from(order)),
-            (None, Some(places)) => Some(UInt64Array::from(places)),
-            (Some(order), Some(places)) => Some(
-                places
-                    .into_iter()
-                    .map(|place| Some(order[place? as usize]))
-                    .collect::<UInt64Array>(),
-            ),
-        };
-        self.in_order(batch, places, missing == Missing::Null)
+        self.in_order(batch, places.map(UInt64Array::from), missing == Missing::Null)
     }
 
-    /// `None` if a page index turned out to be wrong.
-    fn try_lookup(
-        &self,
-        rows: &[RowId],
-        projection: &Projection,
-        columns: &Columns,
-        deadline: Deadline,
-        kept: &mut Kept,
-    ) -> Result<Option<(RecordBatch, Option<Vec<u64>>)>> {
-        let plan = self.timed(Stage::Plan, || {
-            let files: Vec<&ParquetFile> = self.files.iter().map(|file| &file.parquet).collect();
-            let coalesce = self.options.coalesce;
-            LookupPlan::new(rows, &self.row_map, &files, &columns.leaves, coalesce)
-                .map_err(|RowsAbsent(rows)| self.absent(&rows))
-        })?;
-        self.check_size("these rows", plan.fetch_bytes(), self.options.max_fetch_bytes)?;
-        let fetched = self.timed(Stage::Fetch, || self.fetch(&plan, kept, deadline))?;
-        for file in &plan.files {
-            self.files[file.file].mounted.check_unchanged()?;
-        }
-        let batches = self.timed(Stage::Decode, || -> Result<Option<Vec<RecordBatch>>> {
-            let mut agrees = true;
-            for (file, fetched) in plan.files.iter().zip(&fetched) {
-                agrees &= self.files[file.file].parquet.check_pages(file, fetched)?;
-            }
-            if !agrees {
-                return Ok(None);
-            }
-            let decode = |(file, fetched)| self.decode(file, fetched, projection, columns);
-            plan.files
-                .iter()
-                .zip(&fetched)
-                .map(decode)
-                .collect::<Result<_>>()
-                .map(Some)
-        })?;
-        kept.0 = plan.files.iter().map(|file| file.file).zip(fetched).collect();
-        let Some(batches) = batches else {
-            return Ok(None);
-        };
-        let batch = match <[RecordBatch; 1]>::try_from(batches) {
-            Ok([one]) => one,
-            Err(batches) => self.concat(&columns.schema, &batches)?,
-        };
-        let bytes = batch.get_array_memory_size() as u64;
-        let expected = bytes / (plan.row_count().max(1) as u64) * rows.len() as u64;
-        self.check_size("the result", bytes.max(expected), self.options.max_result_bytes)?;
-        Ok(Some((batch, plan.order)))
-    }
-
-    fn check_size(&self, what: &str, need_bytes: u64, limit_bytes: u64) -> Result<()> {
+    pub(super) fn check_size(&self, what: &str, need_bytes: u64, limit_bytes: u64) -> Result<()> {
         if need_bytes <= limit_bytes {
             return Ok(());
         }
@@ -176,50 +110,8 @@ impl Inner {
         })
     }
 
-    fn fetch(&self, plan: &LookupPlan, kept: &Kept, deadline: Deadline) -> Result<Vec<Fetched>> {
-        let wanted: Vec<_> = plan
-            .files
-            .iter()
-            .map(|file| (self.files[file.file].mounted.clone(), &file.extents[..]))
-            .collect();
-        let before: Vec<Fetched> = plan
-            .files
-            .iter()
-            .map(|file| {
-                let kept = kept.0.iter().find(|(number, _)| *number == file.file);
-                kept.map(|(_, fetched)| fetched.clone()).unwrap_or_default()
-            })
-            .collect();
-        self.fetcher.fetch(&wanted, &before, deadline)
-    }
-
-    fn decode(
-        &self,
-        plan: &FilePlan,
-        fetched: &Fetched,
-        projection: &Projection,
-        columns: &Columns,
-    ) -> Result<RecordBatch> {
-        let file = &self.files[plan.file].parquet;
-        if plan.file == 0 {
-            return file.decode(plan, fetched, columns);
-        }
-        file.decode(plan, fetched, &file.project(projection.0.as_deref())?)
-    }
-
-    fn concat(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
-        guarded(&self.path, "joining rows", || {
-            // Files may differ in key-value metadata; the first file's stands for all.
-            let batches = batches
-                .iter()
-                .map(|b| batch_of(schema.clone(), b.columns().to_vec(), b.num_rows()))
-                .collect::<Result<Vec<_>, _>>()?;
-            Ok(concat_batches(schema, &batches)?)
-        })
-    }
-
     /// Puts rows into their places; a place that is null is a row of nulls.
-    fn in_order(
+    pub(super) fn in_order(
         &self,
         batch: RecordBatch,
         places: Option<UInt64Array>,
@@ -254,7 +146,11 @@ impl Inner {
     }
 }
 
-fn batch_of(schema: SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, ArrowError> {
+pub(super) fn batch_of(
+    schema: SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema, columns, &options)
 }

@@ -6,10 +6,11 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::{Inner, OPEN_FILES_MAX, OpenOptions, Stage, TableFile};
-use crate::decode::parquet::ParquetFile;
+use super::{Done, Inner, OPEN_FILES_MAX, OpenOptions, Stage, TableFile};
+use crate::decode::parquet::{FileStructure, ParquetFile};
 use crate::error::{ReadError, Result};
 use crate::fetch::{Deadline, Fetcher};
 use crate::mounts::{MountedFile, Opener, Target};
@@ -27,13 +28,18 @@ pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
         .clone()
         .unwrap_or_else(|| Opener::pread(options.counts.clone()));
     let mut guess = options.tail_bytes_guess;
+    let footers_hit = AtomicU64::new(0);
     let mut open_file = |target: &Target| {
         let mounted = Arc::new(MountedFile::open(target, options.spread, opener.clone())?);
-        let mut read = |range| fetcher.read(&mounted, range, deadline);
-        let parquet = ParquetFile::open(mounted.path(), mounted.len(), guess, &mut read);
-        // First: what is half of one version and half of another is malformed, but not corrupt.
-        mounted.check_unchanged()?;
-        let parquet = parquet?;
+        let known = mounted.version_key().and_then(|key| options.structures.file(key));
+        let structure = match known {
+            Some(structure) => {
+                footers_hit.fetch_add(1, Relaxed);
+                structure
+            }
+            None => load(&mounted, &options, guess, &fetcher, deadline)?,
+        };
+        let parquet = ParquetFile::new(mounted.path(), structure);
         guess = guess
             .max(parquet.tail_bytes().next_multiple_of(4096))
             .min(TAIL_BYTES_GUESS_MAX);
@@ -60,29 +66,55 @@ pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
         return Err(ReadError::EmptyDirectory { path });
     };
     let schema = first.parquet.schema().clone();
-    for file in &files[1..] {
-        if file.parquet.schema().fields() != schema.fields() {
-            return Err(ReadError::SchemaDiffers {
-                path: file.parquet.path().to_owned(),
-                first: first.parquet.path().to_owned(),
-            });
-        }
-    }
+    check_schemas(&files)?;
     let row_map = RowMap::new(files.iter().map(|file| file.parquet.row_count()))
         .ok_or_else(|| ReadError::corrupt(&path, "the files have more than 2^64 rows"))?;
-    let times_us: [_; 4] = Default::default();
+    let done = Done::opened(footers_hit.into_inner());
     let inner = Inner {
         path,
         row_map,
         schema,
         options,
         fetcher,
-        times_us,
+        done,
         files,
     };
     let spent_us = started.elapsed().as_micros() as u64;
-    inner.times_us[Stage::Open as usize].store(spent_us, std::sync::atomic::Ordering::Relaxed);
+    inner.done.times_us[Stage::Open as usize].store(spent_us, Relaxed);
     Ok(inner)
+}
+
+fn check_schemas(files: &[TableFile]) -> Result<()> {
+    for pair in files.windows(2) {
+        let [before, file] = pair else { continue };
+        if file.parquet.schema().fields() != before.parquet.schema().fields() {
+            return Err(ReadError::SchemaDiffers {
+                path: file.parquet.path().to_owned(),
+                first: files[0].parquet.path().to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Reads footer and offset index, and remembers them.
+fn load(
+    mounted: &Arc<MountedFile>,
+    options: &OpenOptions,
+    guess: u64,
+    fetcher: &Fetcher,
+    deadline: Deadline,
+) -> Result<Arc<FileStructure>> {
+    let mut read = |range| fetcher.read(mounted, range, deadline);
+    let cache = &options.structures;
+    let structure = FileStructure::open(mounted.path(), mounted.len(), guess, cache, &mut read);
+    // First: what is half of one version and half of another is malformed, but not corrupt.
+    mounted.check_unchanged()?;
+    let structure = Arc::new(structure?);
+    if let Some(key) = mounted.version_key() {
+        cache.put_file(key, structure.clone());
+    }
+    Ok(structure)
 }
 
 /// Names of the files of a directory, sorted. Hidden files, and those that writers mark as not

@@ -74,7 +74,7 @@ impl RowStream {
             .clamp(1, batch_rows_max);
         let schema = match missing {
             Missing::Null => all_nullable(&columns.schema),
-            _ => columns.schema,
+            _ => columns.schema.clone(),
         };
         Ok(RowStream {
             table,

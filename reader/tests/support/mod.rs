@@ -12,6 +12,7 @@ use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
 use bytes::Bytes;
 use lookupfs_reader::output::write_cell;
+use lookupfs_reader::read_at::{FileIdentity, MemoryFile, ReadAt};
 use lookupfs_reader::{OpenOptions, RowId, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
@@ -36,6 +37,31 @@ impl Seeded {
 
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
+    }
+}
+
+/// Bytes that are one version of a file, as a mount shows it: what is learned of them may be shared.
+#[derive(Debug)]
+pub(crate) struct Versioned(MemoryFile, [u8; 16]);
+
+impl Versioned {
+    pub(crate) fn new(bytes: &Bytes, version: [u8; 16]) -> Versioned {
+        Versioned(MemoryFile(bytes.clone()), version)
+    }
+}
+
+impl ReadAt for Versioned {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn identity(&self) -> FileIdentity {
+        FileIdentity::Version(self.1)
+    }
+    fn read_at(&self, offset: u64, len: usize) -> std::io::Result<Bytes> {
+        self.0.read_at(offset, len)
+    }
+    fn identity_now(&self) -> std::io::Result<FileIdentity> {
+        Ok(self.identity())
     }
 }
 

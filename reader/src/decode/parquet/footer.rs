@@ -1,7 +1,7 @@
 //! A Parquet file's footer and offset index: one read of the tail, then exactly what is missing.
 //!
 //! Owns every check of a footer that later code relies on: row groups add up, column ranges lie in
-//! the file. Refuses files that state otherwise. Called by [`super::ParquetFile::open`].
+//! the file. Refuses files that state otherwise. Called by [`super::FileStructure::open`].
 
 use std::ops::Range;
 use std::path::Path;

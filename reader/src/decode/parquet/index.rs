@@ -122,6 +122,16 @@ impl CheckedIndex {
         self.0[row_group][column].rows_checked.fetch_max(rows, SeqCst);
     }
 
+    /// Bytes that it takes.
+    pub(super) fn weight(&self) -> usize {
+        let pages = |column: &ColumnIndex| column.offsets.as_ref().map_or(0, |o| o.page_locations().len());
+        let columns = self.0.iter().flatten();
+        // A location, and the size that writers of BYTE_ARRAY add to it.
+        columns
+            .map(|column| size_of::<ColumnIndex>() + pages(column) * (size_of::<PageLocation>() + 8))
+            .sum()
+    }
+
     /// Grows with every index that is not trusted any more.
     pub(super) fn generation(&self) -> u64 {
         self.1.load(SeqCst)

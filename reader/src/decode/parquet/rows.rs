@@ -25,7 +25,7 @@ impl ParquetFile {
     pub(crate) fn check_pages(&self, plan: &FilePlan, fetched: &Fetched) -> Result<bool> {
         let bytes = FetchedReader {
             fetched: fetched.clone(),
-            len: self.len,
+            len: self.structure.len,
         };
         let mut agrees = true;
         for group in &plan.row_groups {
@@ -34,7 +34,7 @@ impl ParquetFile {
                 match column {
                     ColumnPlan::Pages { column, pages, .. } => {
                         if !self.holds_rows(&bytes, group.row_group, *column, pages) {
-                            self.index.distrust(group.row_group, *column);
+                            self.structure.index.distrust(group.row_group, *column);
                             agrees = false;
                         }
                     }
@@ -49,7 +49,11 @@ impl ParquetFile {
 
     fn holds_rows(&self, bytes: &FetchedReader, row_group: usize, column: usize, pages: &[usize]) -> bool {
         let group = self.metadata().row_group(row_group);
-        let locations = self.index.locations(row_group, column).unwrap_or_default();
+        let locations = self
+            .structure
+            .index
+            .locations(row_group, column)
+            .unwrap_or_default();
         let right = guarded(&self.path, "checking the page index", || {
             for page in pages {
                 let Some(here) = locations.get(*page) else {
@@ -77,7 +81,7 @@ impl ParquetFile {
     ) -> Result<()> {
         let group = self.metadata().row_group(row_group);
         let descriptor = group.column(column).column_descr();
-        let checked = self.index.rows_checked(row_group, column);
+        let checked = self.structure.index.rows_checked(row_group, column);
         if descriptor.max_rep_level() == 0 || checked > last_row {
             return Ok(());
         }
@@ -89,7 +93,9 @@ impl ParquetFile {
             let what = format!("column '{name}' has repetition levels that end early, or are not RLE");
             return Err(ReadError::corrupt(&self.path, what));
         }
-        self.index.set_rows_checked(row_group, column, last_row + 1);
+        self.structure
+            .index
+            .set_rows_checked(row_group, column, last_row + 1);
         Ok(())
     }
 
@@ -108,19 +114,23 @@ impl ParquetFile {
         }
         let bytes = FetchedReader {
             fetched: fetched.clone(),
-            len: self.len,
+            len: self.structure.len,
         };
         let (row_groups, selection) = self.selection(plan);
         let batch = guarded(&self.path, "decoding rows", || {
-            let mask = ProjectionMask::leaves(self.arrow.parquet_schema(), columns.leaves.iter().copied());
-            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.arrow.clone())
-                .with_row_groups(row_groups)
-                .with_projection(mask)
-                .with_row_selection(selection)
-                // A mask would read the data pages between two wanted rows.
-                .with_row_selection_policy(RowSelectionPolicy::Selectors)
-                .with_batch_size(rows)
-                .build()?;
+            let mask = ProjectionMask::leaves(
+                self.structure.arrow.parquet_schema(),
+                columns.leaves.iter().copied(),
+            );
+            let reader =
+                ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, self.structure.arrow.clone())
+                    .with_row_groups(row_groups)
+                    .with_projection(mask)
+                    .with_row_selection(selection)
+                    // A mask would read the data pages between two wanted rows.
+                    .with_row_selection_policy(RowSelectionPolicy::Selectors)
+                    .with_batch_size(rows)
+                    .build()?;
             let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
             let batch = match &batches[..] {
                 [] => return Ok(RecordBatch::new_empty(columns.schema.clone())),

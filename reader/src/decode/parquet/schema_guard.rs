@@ -4,19 +4,15 @@
 //! footer states, and neither has a bound: 60 KB of hostile footer would end the process, which no
 //! caller can catch. Owns just that check. Called by [`super::footer`].
 
+use super::thrift::{LIST, SKIP_DEPTH_MAX, STRUCT, Thrift};
+
 /// Deeper schemas are refused. Iceberg and Spark stop far below.
 const SCHEMA_DEPTH_MAX: usize = 64;
-
-/// Nesting of Thrift values that are skipped.
-const SKIP_DEPTH_MAX: usize = 32;
-
-const STRUCT: u8 = 12;
-const LIST: u8 = 9;
 
 /// Checks the schema in the Thrift (compact protocol) bytes of a `FileMetaData`.
 pub(super) fn check_schema(footer: &[u8]) -> Result<(), String> {
     let mut thrift = Thrift { bytes: footer };
-    let children = thrift.children_counts().ok_or("the footer is cut or malformed")?;
+    let children = children_counts(&mut thrift).ok_or("the footer is cut or malformed")?;
     let mut open: Vec<usize> = Vec::new();
     for (position, children_here) in children.iter().enumerate() {
         let left = children.len() - position - 1;
@@ -46,131 +42,39 @@ pub(super) fn check_schema(footer: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-struct Thrift<'a> {
-    bytes: &'a [u8],
+/// `num_children` of every `SchemaElement`, 0 where there is none.
+fn children_counts(thrift: &mut Thrift<'_>) -> Option<Vec<i32>> {
+    let mut field = 0;
+    loop {
+        let kind = thrift.field(&mut field)?;
+        match (field, kind) {
+            (_, 0) => return Some(Vec::new()),
+            (2, LIST) => break,
+            _ => thrift.skip(kind, SKIP_DEPTH_MAX)?,
+        }
+    }
+    let (kind, count) = thrift.list()?;
+    if kind != STRUCT && count > 0 {
+        return None;
+    }
+    let mut counts = Vec::new();
+    for _ in 0..count {
+        counts.push(children_count(thrift)?);
+    }
+    Some(counts)
 }
 
-/// `None` everywhere: the bytes end early or are no Thrift.
-impl Thrift<'_> {
-    /// `num_children` of every `SchemaElement`, 0 where there is none.
-    fn children_counts(&mut self) -> Option<Vec<i32>> {
-        let mut field = 0;
-        loop {
-            let kind = self.field(&mut field)?;
-            match (field, kind) {
-                (_, 0) => return Some(Vec::new()),
-                (2, LIST) => break,
-                _ => self.skip(kind, SKIP_DEPTH_MAX)?,
+fn children_count(thrift: &mut Thrift<'_>) -> Option<i32> {
+    let mut field = 0;
+    let mut children = 0;
+    loop {
+        match (thrift.field(&mut field)?, field) {
+            (0, _) => return Some(children),
+            (5, 5) => {
+                let raw = thrift.varint()? as u32;
+                children = (raw >> 1) as i32 ^ -((raw & 1) as i32);
             }
-        }
-        let (kind, count) = self.list()?;
-        if kind != STRUCT && count > 0 {
-            return None;
-        }
-        let mut counts = Vec::new();
-        for _ in 0..count {
-            counts.push(self.children_count()?);
-        }
-        Some(counts)
-    }
-
-    fn children_count(&mut self) -> Option<i32> {
-        let mut field = 0;
-        let mut children = 0;
-        loop {
-            match (self.field(&mut field)?, field) {
-                (0, _) => return Some(children),
-                (5, 5) => {
-                    let raw = self.varint()? as u32;
-                    children = (raw >> 1) as i32 ^ -((raw & 1) as i32);
-                }
-                (kind, _) => self.skip(kind, SKIP_DEPTH_MAX)?,
-            }
-        }
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.bytes.split_first()?;
-        self.bytes = rest;
-        Some(*first)
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn take(&mut self, len: u64) -> Option<()> {
-        self.bytes = self.bytes.get(usize::try_from(len).ok()?..)?;
-        Some(())
-    }
-
-    /// The next field's type; 0 is the end of the struct.
-    fn field(&mut self, id: &mut i64) -> Option<u8> {
-        let header = self.byte()?;
-        if header == 0 {
-            return Some(0);
-        }
-        *id = match header >> 4 {
-            0 => {
-                let raw = self.varint()?;
-                (raw >> 1) as i64 ^ -((raw & 1) as i64)
-            }
-            delta => id.checked_add(i64::from(delta))?,
-        };
-        Some(header & 0x0f)
-    }
-
-    /// Element type and count. Each element takes at least a byte.
-    fn list(&mut self) -> Option<(u8, u64)> {
-        let header = self.byte()?;
-        let count = match header >> 4 {
-            15 => self.varint()?,
-            count => u64::from(count),
-        };
-        (count <= self.bytes.len() as u64).then_some((header & 0x0f, count))
-    }
-
-    fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
-        let depth = depth.checked_sub(1)?;
-        match kind {
-            1 | 2 => Some(()),
-            3 => self.take(1),
-            4..=6 => self.varint().map(drop),
-            7 => self.take(8),
-            8 => {
-                let len = self.varint()?;
-                self.take(len)
-            }
-            LIST | 10 => {
-                let (kind, count) = self.list()?;
-                for _ in 0..count {
-                    // In a list a boolean is a byte of its own.
-                    if matches!(kind, 1 | 2) {
-                        self.take(1)?
-                    } else {
-                        self.skip(kind, depth)?
-                    }
-                }
-                Some(())
-            }
-            STRUCT => {
-                let mut field = 0;
-                loop {
-                    match self.field(&mut field)? {
-                        0 => return Some(()),
-                        kind => self.skip(kind, depth)?,
-                    }
-                }
-            }
-            _ => None,
+            (kind, _) => thrift.skip(kind, SKIP_DEPTH_MAX)?,
         }
     }
 }

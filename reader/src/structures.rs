@@ -1,0 +1,196 @@
+//! [`StructureCache`]: what is known of files between lookups, under one budget in bytes.
+//!
+//! Owns the keys, the weights and the eviction of decoded structure: footers with their offset indexes, indexes made by
+//! walking a column, dictionaries, mapped data pages. Entries are immutable and belong to one version of one file, so that
+//! a changed file never finds them. Refuses errors: what failed is tried again. Shared by all tables whose
+//! [`OpenOptions`](crate::OpenOptions) are clones of one another. Called by [`crate::table`].
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use moka::sync::Cache;
+use parking_lot::Mutex;
+use parquet::file::page_index::offset_index::PageLocation;
+
+use crate::decode::parquet::{Dictionary, FileStructure, MappedPage, Shape};
+use crate::read_at::VersionKey;
+
+/// What an entry takes beside what it weighs itself: key, hash table, counts.
+const ENTRY_BYTES: u64 = 128;
+
+/// Bodies of uncompressed data pages up to this length stay in memory by default: a read of any value would cost more
+/// than it saves.
+const HELD_BODY_BYTES: usize = 64 << 10;
+
+/// Different schemas that are remembered.
+const SHAPES_MAX: usize = 64;
+
+/// Where an entry belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum StructureKey {
+    /// Footer and offset index of a version.
+    File(VersionKey),
+    /// Of a column of a row group of a file that was opened.
+    Column(ColumnKey),
+    /// The dictionary of it.
+    Dictionary(ColumnKey),
+    /// The data page of it that lies at this offset.
+    Page(ColumnKey, u64),
+}
+
+/// A column of a row group. `file` is the number of a [`FileStructure`], which no other gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ColumnKey {
+    pub(crate) file: u64,
+    pub(crate) row_group: u32,
+    pub(crate) leaf: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Entry {
+    File(Arc<FileStructure>),
+    Locations(Arc<[PageLocation]>),
+    Dictionary(Arc<Dictionary>),
+    Page(Arc<MappedPage>),
+}
+
+impl Entry {
+    fn weight(&self) -> u64 {
+        ENTRY_BYTES
+            + match self {
+                Entry::File(file) => file.weight() as u64,
+                Entry::Locations(locations) => size_of_val(&locations[..]) as u64,
+                Entry::Dictionary(dictionary) => dictionary.weight() as u64,
+                Entry::Page(page) => page.weight() as u64,
+            }
+    }
+}
+
+/// Decoded structure of files. Cheap to clone; clones share everything.
+#[derive(Clone)]
+pub struct StructureCache(Arc<Shared>);
+
+struct Shared {
+    entries: Cache<StructureKey, Entry>,
+    shapes: Mutex<VecDeque<Arc<Shape>>>,
+    budget_bytes: u64,
+    held_body_bytes: usize,
+}
+
+impl StructureCache {
+    /// A cache that holds up to `budget_bytes`. What is larger than a quarter of that is used and dropped.
+    pub fn new(budget_bytes: u64) -> StructureCache {
+        StructureCache::holding_bodies(budget_bytes, HELD_BODY_BYTES)
+    }
+
+    /// As [`StructureCache::new`]; bodies of uncompressed data pages stay in memory up to `held_body_bytes`, or up to 16
+    /// times as much where their values are small. The values of longer ones are read one by one when they are asked for.
+    pub fn holding_bodies(budget_bytes: u64, held_body_bytes: usize) -> StructureCache {
+        let weigh = |_: &StructureKey, entry: &Entry| u32::try_from(entry.weight()).unwrap_or(u32::MAX);
+        StructureCache(Arc::new(Shared {
+            entries: Cache::builder().max_capacity(budget_bytes).weigher(weigh).build(),
+            shapes: Mutex::default(),
+            budget_bytes,
+            held_body_bytes,
+        }))
+    }
+
+    /// Bytes that are held.
+    pub fn bytes(&self) -> u64 {
+        self.0.entries.run_pending_tasks();
+        self.0.entries.weighted_size()
+    }
+
+    /// Bytes that may be held.
+    pub fn budget_bytes(&self) -> u64 {
+        self.0.budget_bytes
+    }
+
+    pub(crate) fn held_body_bytes(&self) -> usize {
+        self.0.held_body_bytes
+    }
+
+    pub(crate) fn file(&self, key: VersionKey) -> Option<Arc<FileStructure>> {
+        match self.0.entries.get(&StructureKey::File(key))? {
+            Entry::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_file(&self, key: VersionKey, file: Arc<FileStructure>) {
+        self.put(StructureKey::File(key), Entry::File(file));
+    }
+
+    pub(crate) fn locations(&self, key: ColumnKey) -> Option<Arc<[PageLocation]>> {
+        match self.0.entries.get(&StructureKey::Column(key))? {
+            Entry::Locations(locations) => Some(locations),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_locations(&self, key: ColumnKey, locations: Arc<[PageLocation]>) {
+        self.put(StructureKey::Column(key), Entry::Locations(locations));
+    }
+
+    pub(crate) fn dictionary(&self, key: ColumnKey) -> Option<Arc<Dictionary>> {
+        match self.0.entries.get(&StructureKey::Dictionary(key))? {
+            Entry::Dictionary(dictionary) => Some(dictionary),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_dictionary(&self, key: ColumnKey, dictionary: Arc<Dictionary>) {
+        self.put(StructureKey::Dictionary(key), Entry::Dictionary(dictionary));
+    }
+
+    pub(crate) fn page(&self, key: ColumnKey, offset: u64) -> Option<Arc<MappedPage>> {
+        match self.0.entries.get(&StructureKey::Page(key, offset))? {
+            Entry::Page(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_page(&self, key: ColumnKey, offset: u64, page: Arc<MappedPage>) {
+        self.put(StructureKey::Page(key, offset), Entry::Page(page));
+    }
+
+    fn put(&self, key: StructureKey, entry: Entry) {
+        // What is large would push out everything else, and then go itself.
+        if entry.weight() <= self.0.budget_bytes / 4 {
+            self.0.entries.insert(key, entry);
+        }
+    }
+
+    /// The one copy of a schema, so that files of one table share what is built for it.
+    pub(crate) fn shape(&self, shape: Shape) -> Arc<Shape> {
+        let mut shapes = self.0.shapes.lock();
+        if let Some(known) = shapes.iter().find(|known| ***known == shape) {
+            return known.clone();
+        }
+        let shape = Arc::new(shape);
+        shapes.push_back(shape.clone());
+        if shapes.len() > SHAPES_MAX {
+            shapes.pop_front();
+        }
+        shape
+    }
+}
+
+impl Default for StructureCache {
+    /// 256 MiB.
+    fn default() -> Self {
+        StructureCache::new(256 << 20)
+    }
+}
+
+impl fmt::Debug for StructureCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "StructureCache({} of {} bytes)",
+            self.bytes(),
+            self.budget_bytes()
+        )
+    }
+}
