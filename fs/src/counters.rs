@@ -65,7 +65,7 @@ counters! {
     readdirs,
     /// READ requests.
     reads,
-    /// READ requests answered at once from memory, on the thread that received them.
+    /// READ requests answered at once, from memory or disk, on the thread that received them.
     reads_at_once,
     /// Bytes that READ requests were answered with.
     bytes_read,

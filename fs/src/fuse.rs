@@ -91,7 +91,7 @@ pub fn serve(
     config.n_threads = Some(EVENT_LOOPS);
     let acl = config.acl;
     let handlers = Handlers {
-        passthrough: filesystem.open_report.is_asked().then(Passthrough::default),
+        passthrough: None,
         filesystem: filesystem.clone(),
         runtime,
         deadline,
@@ -220,7 +220,7 @@ impl FuserFilesystem for Handlers {
             | InitFlags::FUSE_READDIRPLUS_AUTO;
         // The call fails as a whole if the kernel lacks one of them.
         let _ = config.add_capabilities(wanted & config.capabilities());
-        open::agree(config, &self.filesystem.open_report);
+        self.passthrough = open::agree(config, &self.filesystem.open_report);
         let _ = config.set_max_write(READ_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = self

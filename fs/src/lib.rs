@@ -2,11 +2,12 @@
 //!
 //! **A read**, from the kernel to the bytes:
 //!
-//! 1. The kernel has the kernel page: nothing reaches this process.
+//! 1. The kernel has the kernel page, or reads a complete local file by itself ([`open_files`]): nothing reaches this
+//!    process.
 //! 2. Otherwise an event-loop thread of [`fuse`] gets READ(inode, offset, size) and calls [`filesystem`].
 //! 3. The inode *is* one version of a file ([`inode`]), so there is no handle to find and no lock to take. The range is
 //!    clamped to the version's length.
-//! 4. If all pages are in memory, the same thread replies at once.
+//! 4. If all pages are in memory, or on disk and in the kernel page cache, the same thread replies at once.
 //! 5. Otherwise the reply moves to a task, which asks the page cache: one fetch a page for all readers, missing pages
 //!    joined into extents, within a byte budget and a deadline.
 //! 6. What the source says of a version that has gone is ESTALE ([`errno`]); the name is forgotten here and in the

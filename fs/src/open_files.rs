@@ -8,12 +8,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::Counter;
+
+/// Refusals in a row after which a mount does without passthrough: files are verified for it in vain.
+const REFUSALS_MAX: u32 = 8;
 
 /// How one file is opened.
 #[derive(Debug)]
@@ -29,12 +33,15 @@ pub enum Opened<R> {
 #[derive(Debug)]
 pub struct OpenFiles<P, R> {
     open: Mutex<HashMap<u64, Open<P, R>>>,
+    /// Registrations refused since the last that was not.
+    refused: AtomicU32,
 }
 
 impl<P, R> Default for OpenFiles<P, R> {
     fn default() -> Self {
         OpenFiles {
             open: Mutex::default(),
+            refused: AtomicU32::new(0),
         }
     }
 }
@@ -67,12 +74,18 @@ impl<P, R> OpenFiles<P, R> {
         let file = match open.entry(number) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let backing = complete().and_then(|pin| match register(&pin) {
-                    Ok(registration) => Some(Backing {
-                        registration: Arc::new(registration),
-                        _pin: pin,
-                    }),
+                let has_given_up = self.refused.load(Relaxed) >= REFUSALS_MAX;
+                let complete = if has_given_up { None } else { complete() };
+                let backing = complete.and_then(|pin| match register(&pin) {
+                    Ok(registration) => {
+                        self.refused.store(0, Relaxed);
+                        Some(Backing {
+                            registration: Arc::new(registration),
+                            _pin: pin,
+                        })
+                    }
                     Err(error) => {
+                        self.refused.fetch_add(1, Relaxed);
                         report.refuse(&format!("the kernel refused a local file ({error})"));
                         None
                     }
@@ -123,7 +136,7 @@ pub struct OpenStats {
     /// `no-open`: opening costs no message; `passthrough`: complete files are read by the kernel itself; `kept`:
     /// passthrough was asked for and cannot be had.
     pub mode: String,
-    /// Why passthrough cannot be had, or what it was last refused for.
+    /// Why passthrough cannot be had, or what it was refused for first.
     pub refusal: Option<String>,
     /// Opens with passthrough.
     pub passthrough: u64,

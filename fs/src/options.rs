@@ -344,12 +344,15 @@ fn default_memory() -> u64 {
             .ok()?
             .checked_mul(1024)
     });
+    // A limit holds for all groups below it.
     let cgroup = read("/proc/self/cgroup").and_then(|text| {
         let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-        read(&format!("/sys/fs/cgroup{path}/memory.max"))?
-            .trim()
-            .parse::<u64>()
-            .ok()
+        let limit = |group: &Path| {
+            let path = Path::new("/sys/fs/cgroup").join(group).join("memory.max");
+            read(path.to_str()?)?.trim().parse::<u64>().ok()
+        };
+        let inside = Path::new(path.trim_start_matches('/'));
+        inside.ancestors().filter_map(limit).min()
     });
     let limit = [host, cgroup].into_iter().flatten().min().unwrap_or(1 << 30);
     (limit / 4).max(16 << 20)

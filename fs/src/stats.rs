@@ -120,6 +120,8 @@ impl Stats {
             if let Some(before) = before.mounts.iter().find(is_same) {
                 mount.requests = difference_of(&mount.requests, &before.requests);
                 mount.fetched_bytes = counted(mount.fetched_bytes, before.fetched_bytes);
+                mount.opens.passthrough = counted(mount.opens.passthrough, before.opens.passthrough);
+                mount.opens.kept = counted(mount.opens.kept, before.opens.kept);
                 mount.fetched_extents = counted(mount.fetched_extents, before.fetched_extents);
             }
         }

@@ -31,6 +31,9 @@ impl Drop for LookAgain {
     }
 }
 
+/// Files in one answer, over all mounts.
+const FILES_MAX: usize = 5000;
+
 impl Daemon {
     /// Serves one control connection.
     pub(super) async fn serve(self: Arc<Self>, stream: UnixStream) -> std::io::Result<()> {
@@ -153,6 +156,8 @@ impl Daemon {
         };
         stats.at_reset = at_reset;
         if let Some(FilesRequest { mount_point, count }) = files {
+            // An answer is one line, which has a limit.
+            let count = count.min(FILES_MAX / self.mounts.list().len().max(1));
             for mounted in self.mounts.list() {
                 let is_wanted = mount_point.as_ref().is_none_or(|wanted| *wanted == mounted.path);
                 let of_it = |mount: &&mut MountStats| is_wanted && mount.mount_point == mounted.path;

@@ -18,20 +18,22 @@ pub(super) type Passthrough = OpenFiles<CompleteFile, BackingId>;
 /// A depth of 2 would forbid others to stack one on top of the mount.
 const STACK_DEPTH: u32 = 1;
 
-/// What the handshake asks of the kernel for opens.
-pub(super) fn agree(config: &mut KernelConfig, report: &OpenReport) {
-    // The calls fail as a whole if the kernel lacks what is asked for.
-    if !report.is_asked() {
-        let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT & config.capabilities());
-        return;
-    }
-    let passthrough = InitFlags::FUSE_PASSTHROUGH;
-    if !config.capabilities().contains(passthrough)
-        || config.add_capabilities(passthrough).is_err()
-        || config.set_max_stack_depth(STACK_DEPTH).is_err()
-    {
+/// What the handshake asks of the kernel for opens: passthrough where that is wanted and can be had, else that opens cost
+/// no message.
+pub(super) fn agree(config: &mut KernelConfig, report: &OpenReport) -> Option<Passthrough> {
+    if report.is_asked() {
+        let passthrough = InitFlags::FUSE_PASSTHROUGH;
+        if config.capabilities().contains(passthrough)
+            && config.add_capabilities(passthrough).is_ok()
+            && config.set_max_stack_depth(STACK_DEPTH).is_ok()
+        {
+            return Some(Passthrough::default());
+        }
         report.refuse("the kernel has no FUSE passthrough; Linux has it from 6.9 on");
     }
+    // The call fails as a whole if the kernel lacks what is asked for.
+    let _ = config.add_capabilities(InitFlags::FUSE_NO_OPEN_SUPPORT & config.capabilities());
+    None
 }
 
 impl Handlers {
