@@ -1,7 +1,7 @@
 //! The daemon: one page cache, any number of sources and mounts, one control socket.
 //!
 //! Started by `lookupfs mount`, or in the foreground by it. Ends when its last mount has gone, or on SIGTERM. Owns the
-//! daemon's life and its mounts; what it answers is in [`answering`].
+//! daemon's life and its mounts; what it answers is in `answering`.
 
 use std::collections::HashMap;
 use std::fs::File;
