@@ -207,15 +207,13 @@ impl Core {
         // A map that cannot be read is dropped, and the version is made anew.
         let _ = self.make_sure_it_is_loaded(id, false);
         let shape = Shape::new(&job.version, self.page_size);
-        let missing: Vec<&NewPage> = {
-            let index = self.index.lock();
-            job.pages
-                .iter()
-                .filter(|page| !index.contains(id, page.page))
-                .collect()
-        };
+        let (missing, is_pinned) = self.missing_of(job);
         let names: Vec<(u64, Kind)> = missing.iter().map(|page| (page.page, page.kind)).collect();
         if names.is_empty() {
+            return Ok(());
+        }
+        if is_pinned {
+            self.counters.skipped_pages.add(names.len() as u64);
             return Ok(());
         }
         let (data, metadata) = self.index.lock().price(id, shape, &names);
@@ -229,9 +227,10 @@ impl Core {
             .into_iter()
             .try_for_each(|run| write_run(&files, &missing, run));
         if let Err(error) = written {
-            // What was written has no entry, and its room goes back.
-            for run in runs(&indexes) {
-                let _ = files.punch(run.clone()).and_then(|()| files.enter_nothing(run));
+            // Some of it may have its entry already, and none of it is on the account.
+            if let Err(error) = drop_runs(&files, runs(&indexes)) {
+                tracing::debug!(version = %id, %error, "what was written cannot be taken back; the whole version goes");
+                self.drop_version(id);
             }
             return Err(error);
         }
@@ -246,6 +245,17 @@ impl Core {
         // The file system may have taken more than was asked for.
         self.make_room(0, 0);
         Ok(())
+    }
+
+    /// The pages of a job that are not on disk yet, and whether their version is pinned. Then somebody reads its file
+    /// without asking here, and nothing may be written to it or taken out of it: a page that was lost comes back after
+    /// the pin. A version that misses a page is not pinned before this thread has brought it, so the answer holds.
+    fn missing_of<'a>(&self, job: &'a Job) -> (Vec<&'a NewPage>, bool) {
+        let id = job.version.id();
+        let index = self.index.lock();
+        let missing = job.pages.iter().filter(|page| !index.contains(id, page.page));
+        let is_pinned = index.versions.get(&id).is_some_and(|version| version.pins > 0);
+        (missing.collect(), is_pinned)
     }
 
     /// The files to write to: those that are open, or opened again, or made.
