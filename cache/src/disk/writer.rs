@@ -4,6 +4,7 @@
 //! `memory`. Refuses to make anybody wait who did not ask to: a page that finds the queue full is skipped, and counted.
 //! Called by `disk.rs`.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,12 +13,12 @@ use std::thread;
 
 use bytes::Bytes;
 
-use super::directory::Intact;
+use super::directory::{Intact, Left};
 use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
 use super::version_file::VersionFiles;
-use super::{Core, runs};
+use super::{Core, load, runs};
 use crate::budget::{Budget, Permit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Kind;
@@ -165,18 +166,42 @@ impl Core {
         match self.directory.look_after() {
             Ok(Intact::Yes) => true,
             Ok(Intact::Remade) => {
-                tracing::warn!("the directory of the disk tier has gone; it is made anew, and empty");
+                tracing::warn!("the directory of the disk tier has gone; another is in its place");
                 self.counters.lost_directories.add(1);
-                self.index.lock().take_all();
-                true
+                self.begin_anew()
             }
             Err(error) => {
                 self.counters.failed_writes.add(1);
                 self.switch.off_for_a_while(&format!("{error:?}"));
-                self.index.lock().take_all();
                 false
             }
         }
+    }
+
+    /// Forgets what was in the directory that has gone, and takes in what is in the one that is there: it is on the
+    /// account, or nothing would ever evict it.
+    fn begin_anew(&self) -> bool {
+        let pinned: HashSet<VersionId> = {
+            let mut index = self.index.lock();
+            let pinned = index.versions.iter().filter(|(_, version)| version.pins > 0);
+            let pinned = pinned.map(|(id, _)| *id).collect();
+            index.take_all();
+            pinned
+        };
+        let taken = self.directory.scan().and_then(|left| {
+            // Whoever pinned a file may still read it, if it was moved here; deleted, it keeps its bytes for him.
+            let (pinned, left): (Vec<Left>, Vec<Left>) =
+                left.into_iter().partition(|left| pinned.contains(&left.id));
+            pinned.iter().try_for_each(|left| self.directory.remove(left.id))?;
+            Ok(left)
+        });
+        let taken = taken.map_err(load::unreadable).and_then(|left| self.take_in(&left));
+        if let Err(error) = taken {
+            self.counters.failed_reads.add(1);
+            self.switch.off_for_a_while(&format!("{error:?}"));
+            return false;
+        }
+        true
     }
 
     fn after_failure(&self, version: &FileVersion, error: &io::Error) {

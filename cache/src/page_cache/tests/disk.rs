@@ -415,6 +415,34 @@ async fn a_deleted_directory_is_made_anew_and_no_byte_is_wrong_p7() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_a_directory_put_in_its_place_is_on_the_account_p6() {
+    let place = Place::new(64 * MIB);
+    let fixture = place.open();
+    let file = fixture.add_random("/a.bin", 2 << 20);
+    read_all(&fixture, &file).await;
+    let (ours, copy) = (
+        place.directory.path().join("lookupfs-1"),
+        place.directory.path().join("copy"),
+    );
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(&ours).unwrap() {
+        let entry = entry.unwrap();
+        fs::rename(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    fs::remove_dir(&ours).unwrap();
+    fs::rename(&copy, &ours).unwrap();
+    let other = fixture.add_random("/b.bin", 1 << 20);
+    read_all(&fixture, &other).await;
+    let stats = disk(&fixture);
+    assert_eq!((stats.lost_directories, stats.versions), (1, 2), "{stats:?}");
+    assert!(stats.used_bytes >= place.allocated(), "{stats:?}");
+    fixture.cache.clear();
+    fixture.log().reset();
+    read_all(&fixture, &file).await;
+    assert_eq!(fixture.log().requests(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_a_crash_left_without_an_entry_are_given_back() {
     let place = Place::new(64 * MIB);
     let fixture = place.open();
