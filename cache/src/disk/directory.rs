@@ -231,7 +231,9 @@ fn take_lock(path: &Path, owner: &str, patience: Duration) -> Result<Flock<File>
                 }
                 return Ok(lock);
             }
-            Err((other, Errno::EWOULDBLOCK | Errno::EINTR)) if start.elapsed() < patience => directory = other,
+            Err((other, Errno::EWOULDBLOCK | Errno::EINTR)) if start.elapsed() < patience => {
+                directory = other
+            }
             Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) => return Err(taken(path)),
             Err((_, error)) => return Err(refusal(path, "cannot be locked", error.into())),
         }

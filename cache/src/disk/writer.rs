@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -17,7 +18,7 @@ use super::directory::{Intact, Left};
 use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
-use super::version_file::VersionFiles;
+use super::version_file::{VersionFiles, run_pages_max};
 use super::{Core, load, runs};
 use crate::budget::{Budget, Permit};
 use crate::error::{Error, ErrorKind, Result};
@@ -166,7 +167,12 @@ impl Core {
         match self.directory.look_after() {
             Ok(Intact::Yes) => true,
             Ok(Intact::Remade) => {
-                tracing::warn!("the directory of the disk tier has gone; another is in its place");
+                if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                    tracing::warn!(
+                        held_back,
+                        "the directory of the disk tier has gone; another is in its place"
+                    );
+                }
                 self.counters.lost_directories.add(1);
                 self.begin_anew()
             }
@@ -188,14 +194,19 @@ impl Core {
             index.take_all();
             pinned
         };
+        self.verified.forget_all();
         let taken = self.directory.scan().and_then(|left| {
             // Whoever pinned a file may still read it, if it was moved here; deleted, it keeps its bytes for him.
             let (pinned, left): (Vec<Left>, Vec<Left>) =
                 left.into_iter().partition(|left| pinned.contains(&left.id));
-            pinned.iter().try_for_each(|left| self.directory.remove(left.id))?;
+            pinned
+                .iter()
+                .try_for_each(|left| self.directory.remove(left.id))?;
             Ok(left)
         });
-        let taken = taken.map_err(load::unreadable).and_then(|left| self.take_in(&left));
+        let taken = taken
+            .map_err(load::unreadable)
+            .and_then(|left| self.take_in(&left));
         if let Err(error) = taken {
             self.counters.failed_reads.add(1);
             self.switch.off_for_a_while(&format!("{error:?}"));
@@ -223,7 +234,11 @@ impl Core {
                 let used = self.index.lock().used;
                 self.shrink_to(used - used / 16);
             }
-            _ => tracing::warn!(%version, %error, "pages cannot be written to disk"),
+            _ => {
+                if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                    tracing::warn!(%version, %error, held_back, "pages cannot be written to disk");
+                }
+            }
         }
     }
 
@@ -248,12 +263,14 @@ impl Core {
         }
         let files = self.files_for(&job.version, shape)?;
         let indexes: Vec<u64> = names.iter().map(|(page, _)| *page).collect();
-        let written = runs(&indexes)
-            .into_iter()
+        let runs = runs(&indexes, run_pages_max(self.page_size));
+        let written = runs
+            .iter()
+            .cloned()
             .try_for_each(|run| write_run(&files, &missing, run));
         if let Err(error) = written {
             // Some of it may have its entry already, and none of it is on the account.
-            if let Err(error) = drop_runs(&files, runs(&indexes)) {
+            if let Err(error) = drop_runs(&files, runs) {
                 tracing::debug!(version = %id, %error, "what was written cannot be taken back; the whole version goes");
                 self.drop_version(id);
             }
@@ -347,6 +364,7 @@ impl Core {
             Victim::Pages { id, files, runs } => {
                 let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
                 self.counters.evicted_pages.add(count);
+                self.verified.forget(id);
                 let Some(files) = files.or_else(|| self.reopen(id)) else {
                     return;
                 };
@@ -363,9 +381,12 @@ impl Core {
     }
 
     fn remove_files(&self, id: VersionId) {
+        self.verified.forget(id);
         if let Err(error) = self.directory.remove(id) {
             self.counters.failed_writes.add(1);
-            tracing::warn!(version = %id, %error, "a file of the disk tier cannot be deleted");
+            if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                tracing::warn!(version = %id, %error, held_back, "a file of the disk tier cannot be deleted");
+            }
         }
     }
 

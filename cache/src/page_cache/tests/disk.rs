@@ -184,6 +184,50 @@ async fn a_flipped_bit_is_one_corrupt_page_and_right_bytes_p4() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_damaged_pages_of_one_read_are_all_mended_p4() {
+    let place = Place::new(64 * MIB);
+    let fixture = place.open();
+    let file = fixture.add_random("/a.bin", 1 << 20);
+    read_all(&fixture, &file).await;
+    // In one run and in another: page 8 is not read from disk.
+    for page in [1, 2, 5, 11] {
+        damage(&place.files("data")[0], page * 16 * KIB + 77);
+    }
+    fixture.cache.clear();
+    fixture.read(&file, 8 * 16 * KIB, 1).await;
+    fixture.read(&file, 0, 256 * KIB).await;
+    fixture.settle().await;
+    fixture.cache.settle_disk().await;
+    assert_eq!(disk(&fixture).corrupt_pages, 4);
+    fixture.cache.clear();
+    fixture.log().reset();
+    read_all(&fixture, &file).await;
+    assert_eq!((fixture.log().requests(), disk(&fixture).corrupt_pages), (0, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_cannot_be_read_is_verified_once() {
+    let place = Place::new(16 * MIB);
+    let fixture = place.open();
+    let file = fixture.add_random("/a.bin", 1 << 20);
+    read_all(&fixture, &file).await;
+    let data = fs::File::options().write(true).open(&place.files("data")[0]);
+    data.unwrap().set_len(1000).unwrap();
+    for _ in 0..3 {
+        let failed = async {
+            while fixture.cache.complete_file(&file).is_none() && disk(&fixture).failed_reads == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), failed)
+            .await
+            .unwrap();
+        assert!(fixture.cache.complete_file(&file).is_none());
+    }
+    assert_eq!((disk(&fixture).failed_reads, disk(&fixture).pages), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_done_to_a_map_reads_give_the_right_bytes_p7() {
     let seed = 0x5eed_a3a9;
     println!("seed {seed:#x}");
