@@ -7,12 +7,13 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::error::Result;
+use crate::log_limit::LogLimit;
 use crate::memory::Kind;
 use crate::page::PageSize;
 use crate::version::{FileVersion, VersionId};
@@ -35,7 +36,7 @@ use geometry::Geometry;
 use index::{Index, IndexLimits, Standing};
 use state::Switch;
 use verify::Verified;
-use version_file::{RUN_PAGES_MAX, ReadPage, VersionFiles, Wait};
+use version_file::{ReadPage, VersionFiles, Wait, run_pages_max};
 pub(crate) use writer::NewPage;
 use writer::Writer;
 
@@ -87,6 +88,21 @@ pub(crate) struct Found {
     pub(crate) would_wait: Vec<u64>,
 }
 
+/// What a read found lost on disk.
+#[derive(Debug, Default)]
+struct Lost {
+    /// Their bytes are not what their entries say.
+    damaged: Vec<u64>,
+    /// The disk did not give them.
+    unreadable: Vec<u64>,
+}
+
+impl Lost {
+    fn is_empty(&self) -> bool {
+        self.damaged.is_empty() && self.unreadable.is_empty()
+    }
+}
+
 /// The disk tier.
 #[derive(Debug)]
 pub(crate) struct Disk {
@@ -105,6 +121,7 @@ struct Core {
     verified: Verified,
     counters: DiskCounters,
     switch: Switch,
+    warnings: LogLimit,
     page_size: PageSize,
 }
 
@@ -133,6 +150,7 @@ impl Disk {
             verified: Verified::default(),
             counters: DiskCounters::default(),
             switch: Switch::default(),
+            warnings: LogLimit::default(),
             page_size: limits.page_size,
         });
         core.take_in(&left)?;
@@ -171,7 +189,11 @@ impl Disk {
         });
         match tokio::time::timeout(PATIENCE, reading).await {
             Ok(Ok(found)) => pages.extend(found.pages),
-            Ok(Err(error)) => tracing::warn!(%error, "a read of the disk tier broke off"),
+            Ok(Err(error)) => {
+                if let Some(held_back) = self.core.warnings.admit(Instant::now()) {
+                    tracing::warn!(%error, held_back, "a read of the disk tier broke off");
+                }
+            }
             Err(_) => {
                 self.core.counters.timeouts.add(1);
                 self.core.switch.off_for_a_while("a read did not end");
@@ -282,9 +304,11 @@ impl Core {
                 None => return found,
             },
         };
-        for run in runs(&here.pages) {
-            self.read_run(&files, version, run, here.generation, wait, &mut found);
+        let mut lost = Lost::default();
+        for run in runs(&here.pages, run_pages_max(self.page_size)) {
+            self.read_run(&files, version, run, wait, &mut found, &mut lost);
         }
+        self.forget_lost(version, &lost, here.generation);
         found
     }
 
@@ -293,9 +317,9 @@ impl Core {
         files: &VersionFiles,
         version: VersionId,
         run: std::ops::Range<u64>,
-        generation: u64,
         wait: Wait,
         found: &mut Found,
+        lost: &mut Lost,
     ) {
         let read = match files.read(run.clone(), wait) {
             Ok(read) => read,
@@ -304,11 +328,8 @@ impl Core {
                 return;
             }
             Err(error) => {
-                self.counters.failed_reads.add(1);
-                tracing::warn!(%version, %error, "pages on disk cannot be read; they are fetched again");
-                run.for_each(|page| {
-                    self.index.lock().forget_page(version, page);
-                });
+                self.count_failed_read(version, &error);
+                lost.unreadable.extend(run);
                 return;
             }
         };
@@ -318,19 +339,42 @@ impl Core {
                     self.counters.count_hit(kind, bytes.len() as u64);
                     found.pages.push(FoundPage { page, bytes, kind });
                 }
-                ReadPage::Torn(page) | ReadPage::Absent(page) => self.count_damage(version, page, generation),
+                ReadPage::Torn(page) | ReadPage::Absent(page) => lost.damaged.push(page),
             }
         }
     }
 
-    /// A page whose bytes are not what its entry says is fetched again. If the version has lost pages since they were
-    /// looked up, zeros were read where a hole has come, and nothing is damaged.
-    fn count_damage(&self, version: VersionId, page: u64, generation: u64) {
+    fn count_failed_read(&self, version: VersionId, error: &io::Error) {
+        self.counters.failed_reads.add(1);
+        if let Some(held_back) = self.warnings.admit(Instant::now()) {
+            tracing::warn!(%version, %error, held_back, "pages on disk cannot be read; they are fetched again");
+        }
+    }
+
+    /// Pages whose bytes are not what their entries say, or do not come, are fetched again. If the version has lost
+    /// pages since these were looked up, zeros were read where a hole has come, and nothing is damaged. All of a read at
+    /// once: the first page that is forgotten changes the generation.
+    fn forget_lost(&self, version: VersionId, lost: &Lost, generation: u64) {
+        if lost.is_empty() {
+            return;
+        }
         let mut index = self.index.lock();
-        if index.is_still(version, generation) && index.forget_page(version, page) {
-            drop(index);
-            self.counters.corrupt_pages.add(1);
-            tracing::warn!(%version, page, "a page on disk is damaged; it is fetched again");
+        let mut damaged = 0;
+        if index.is_still(version, generation) {
+            for page in &lost.damaged {
+                damaged += u64::from(index.forget_page(version, *page));
+            }
+        }
+        for page in &lost.unreadable {
+            index.forget_page(version, *page);
+        }
+        drop(index);
+        if damaged == 0 {
+            return;
+        }
+        self.counters.corrupt_pages.add(damaged);
+        if let Some(held_back) = self.warnings.admit(Instant::now()) {
+            tracing::warn!(%version, pages = damaged, held_back, "pages on disk are damaged; they are fetched again");
         }
     }
 }
@@ -344,11 +388,11 @@ fn is_about_waiting(error: &io::Error) -> bool {
 }
 
 /// Ascending pages as runs that are read with one system call each.
-fn runs(pages: &[u64]) -> Vec<std::ops::Range<u64>> {
+fn runs(pages: &[u64], pages_max: u64) -> Vec<std::ops::Range<u64>> {
     let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
     for &page in pages {
         match runs.last_mut() {
-            Some(run) if run.end == page && run.end - run.start < RUN_PAGES_MAX => run.end += 1,
+            Some(run) if run.end == page && run.end - run.start < pages_max => run.end += 1,
             _ => runs.push(page..page + 1),
         }
     }
@@ -363,5 +407,7 @@ fn open_versions_max() -> usize {
     (files / 8).clamp(16, MAX) as usize
 }
 
+#[cfg(test)]
+mod file_tests;
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ mod flight;
 mod flight_tests;
 mod footer;
 mod handles;
+pub mod log_limit;
 mod memory;
 pub mod mutability;
 pub mod namespace;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::log_limit::LogLimit;
+use lookupfs_cache::log_limit::LogLimit;
 
 /// After a failure to accept. Without descriptors (`EMFILE`) the connection stays in the backlog, and the next try would
 /// fail at once: a loop without a pause would burn a processor.

@@ -25,10 +25,10 @@ use crate::file_usage::{FileStats, ForgottenFiles};
 use crate::inode::{Inode, Inodes};
 use crate::kernel_cache::{Invalidator, OldEntry};
 use crate::kernel_settings::KernelSettings;
-use crate::log_limit::LogLimit;
 use crate::open_files::OpenReport;
 use crate::operations::Operations;
 use crate::owner::{Ids, OwnerConfig};
+use lookupfs_cache::log_limit::LogLimit;
 
 /// The longest target of a symbolic link: `PATH_MAX` without its NUL.
 const LINK_BYTES_MAX: usize = 4095;

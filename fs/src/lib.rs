@@ -36,7 +36,6 @@ pub mod inode;
 pub mod kernel_cache;
 pub mod kernel_settings;
 pub mod launch;
-pub mod log_limit;
 pub mod message;
 pub mod metrics;
 pub mod mount_point;

@@ -1,14 +1,15 @@
 //! Our own sub-directory of `cache_dir`: who has it, which files are in it. The only code that creates and deletes.
 //!
-//! Owns the lock and every path. Refuses to touch what it does not know: `cache_dir` itself may hold other things, and
+//! Owns the lock, which is on the directory itself, and every path. Refuses to touch what it does not know: `cache_dir` itself may hold other things, and
 //! so may strangers. Called by `disk.rs` and `writer.rs`.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 
@@ -17,6 +18,7 @@ use crate::version::VersionId;
 
 /// The sub-directory; the number is that of the format on disk.
 pub(super) const NAME: &str = "lookupfs-1";
+/// Says whose the directory is, for the message of a second daemon alone: whoever deletes it lets nobody in.
 const LOCK: &str = "lock";
 /// How long a daemon that is ending may take to let go.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -44,7 +46,7 @@ pub(super) struct Left {
 pub(super) enum Intact {
     /// Nothing: it is there.
     Yes,
-    /// It had gone, and is made anew: empty.
+    /// It had gone, and another one is in its place and locked: empty, or with what somebody put there.
     Remade,
 }
 
@@ -72,7 +74,7 @@ impl Directory {
     pub(super) fn look_after(&self) -> Result<Intact> {
         let mut lock = self.lock.lock();
         let held = lock.metadata().map(|held| (held.dev(), held.ino()));
-        let there = fs::symlink_metadata(self.path.join(LOCK)).map(|there| (there.dev(), there.ino()));
+        let there = fs::symlink_metadata(&self.path).map(|there| (there.dev(), there.ino()));
         match (held, there) {
             (Ok(held), Ok(there)) if held == there => return Ok(Intact::Yes),
             // What cannot be seen is not known to have gone.
@@ -215,33 +217,45 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 fn take_lock(path: &Path, owner: &str, patience: Duration) -> Result<Flock<File>> {
-    let path = path.join(LOCK);
-    let file = options().write(true).create(true).mode(0o600).open(&path);
-    let mut file = file.map_err(|error| refusal(&path, "cannot be opened", error))?;
+    let directory = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY)
+        .open(path);
+    let mut directory = directory.map_err(|error| refusal(path, "cannot be opened", error))?;
     let start = Instant::now();
     loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(mut lock) => {
-                // Only for the message of a second daemon: the lock is what counts.
-                let written = lock
-                    .set_len(0)
-                    .and_then(|()| lock.rewind())
-                    .and_then(|()| writeln!(lock, "{owner}"));
-                if let Err(error) = written {
+        match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => {
+                if let Err(error) = write_owner(path, owner) {
                     tracing::debug!(%error, path = %path.display(), "the lock does not say whose it is");
                 }
                 return Ok(lock);
             }
-            Err((other, _)) if start.elapsed() >= patience => return Err(taken(&path, other)),
-            Err((other, _)) => file = other,
+            Err((other, Errno::EWOULDBLOCK | Errno::EINTR)) if start.elapsed() < patience => {
+                directory = other
+            }
+            Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) => return Err(taken(path)),
+            Err((_, error)) => return Err(refusal(path, "cannot be locked", error.into())),
         }
         pause();
     }
 }
 
-fn taken(path: &Path, mut lock: File) -> Error {
+fn write_owner(path: &Path, owner: &str) -> io::Result<()> {
+    let mut file = options()
+        .write(true)
+        .create(true)
+        .mode(0o600)
+        .open(path.join(LOCK))?;
+    file.set_len(0)?;
+    writeln!(file, "{owner}")
+}
+
+fn taken(path: &Path) -> Error {
     let mut owner = String::new();
-    let _ = Read::take(&mut lock, 256).read_to_string(&mut owner);
+    if let Ok(file) = options().open(path.join(LOCK)) {
+        let _ = file.take(256).read_to_string(&mut owner);
+    }
     let owner = match owner.trim() {
         "" => "another process",
         owner => owner,
@@ -353,6 +367,16 @@ mod tests {
         let error = directory.look_after().unwrap_err().to_string();
         assert!(error.contains("daemon two"), "{error}");
         drop(faster);
+    }
+
+    #[test]
+    fn without_its_lock_file_the_directory_is_still_taken_and_intact() {
+        let cache_dir = tempfile::tempdir().unwrap();
+        let directory = Directory::lock(cache_dir.path(), "one").unwrap();
+        fs::remove_file(cache_dir.path().join(NAME).join(LOCK)).unwrap();
+        assert_eq!(directory.look_after().unwrap(), Intact::Yes);
+        let refused = Directory::lock(cache_dir.path(), "two").unwrap_err().to_string();
+        assert!(refused.contains("another process has it"), "{refused}");
     }
 
     #[test]

@@ -194,8 +194,31 @@ fn operate(index: &mut Index<()>, model: &mut Model, files: &Files, random: &mut
                 .versions
                 .get_mut(&id)
                 .and_then(|known| known.1.remove(&page));
+            let sums = |index: &Index<()>| {
+                let queues = &index.queues;
+                (
+                    index.used,
+                    queues.data_bytes,
+                    queues.metadata_bytes,
+                    index.pages,
+                    index.units,
+                )
+            };
+            let (mut used, mut data, mut metadata, mut pages, units) = sums(index);
             assert_eq!(index.forget_page(id, page), known.is_some());
-            // The unit stays, empty, until its turn comes: its entries are still charged.
+            // The unit stays, maybe empty, until its turn comes: its entries are still charged.
+            if let Some(kind) = known {
+                let bytes = model.geometry.page_bytes(shape, page);
+                let of_kind = if kind == Kind::Data {
+                    &mut data
+                } else {
+                    &mut metadata
+                };
+                *of_kind -= bytes;
+                used -= bytes;
+                pages -= 1;
+            }
+            assert_eq!(sums(index), (used, data, metadata, pages, units));
             if known.is_some() {
                 drop_version(index, model, id);
             }

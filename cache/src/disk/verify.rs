@@ -5,14 +5,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Core;
 use super::index::Standing;
-use super::version_file::{RUN_PAGES_MAX, ReadPage, VersionFiles, Wait};
+use super::version_file::{ReadPage, VersionFiles, Wait, run_pages_max};
+use super::{Core, Lost};
 use crate::version::{FileVersion, VersionId};
 
 /// Verifications at once. Each reads as fast as the disk gives.
@@ -29,6 +28,23 @@ struct Inner {
     /// With the generation that was verified: once a page has gone it is another.
     files: HashMap<VersionId, (u64, u64, Arc<File>)>,
     running: Vec<VersionId>,
+}
+
+impl Verified {
+    /// Lets go of a version's file, so that its room is given back once it is deleted.
+    pub(super) fn forget(&self, id: VersionId) {
+        self.0.lock().files.remove(&id);
+    }
+
+    /// As [`Verified::forget`], for all versions.
+    pub(super) fn forget_all(&self) {
+        self.0.lock().files.clear();
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().files.len()
+    }
 }
 
 /// A version that is whole and verified on disk: at each offset the file has the version's bytes. While the value lives
@@ -50,14 +66,6 @@ struct Pin {
 impl CompleteFile {
     /// The sparse file without a hole, opened for reading alone.
     pub fn file(&self) -> &File {
-        &self.file
-    }
-}
-
-impl Deref for CompleteFile {
-    type Target = File;
-
-    fn deref(&self) -> &File {
         &self.file
     }
 }
@@ -168,9 +176,10 @@ impl Core {
         let Some(files) = files.or_else(|| self.reopen(id)) else {
             return false;
         };
+        let step = run_pages_max(self.page_size);
         (0..pages)
-            .step_by(RUN_PAGES_MAX as usize)
-            .all(|first| self.is_run_whole(&files, id, first..(first + RUN_PAGES_MAX).min(pages), generation))
+            .step_by(step as usize)
+            .all(|first| self.is_run_whole(&files, id, first..(first + step).min(pages), generation))
     }
 
     fn is_run_whole(
@@ -183,19 +192,21 @@ impl Core {
         if self.switch.is_off() {
             return false;
         }
-        match files.read(run, Wait::AsLongAsItTakes) {
-            Ok(read) => read.into_iter().all(|page| match page {
-                ReadPage::Whole(..) => true,
-                ReadPage::Torn(page) | ReadPage::Absent(page) => {
-                    self.count_damage(id, page, generation);
-                    false
-                }
-            }),
+        let mut lost = Lost::default();
+        match files.read(run.clone(), Wait::AsLongAsItTakes) {
+            Ok(read) => lost
+                .damaged
+                .extend(read.into_iter().filter_map(|page| match page {
+                    ReadPage::Whole(..) => None,
+                    ReadPage::Torn(page) | ReadPage::Absent(page) => Some(page),
+                })),
             Err(error) => {
-                self.counters.failed_reads.add(1);
-                tracing::warn!(version = %id, %error, "a complete file cannot be verified");
-                false
+                self.count_failed_read(id, &error);
+                lost.unreadable.extend(run);
             }
         }
+        let is_whole = lost.is_empty();
+        self.forget_lost(id, &lost, generation);
+        is_whole
     }
 }

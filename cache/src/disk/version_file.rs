@@ -19,10 +19,16 @@ use crate::memory::Kind;
 use crate::page::{PageIndex, PageSize};
 use crate::version::{FileVersion, VersionId};
 
-/// Pages read with one system call: what the kernel takes in one vector, and some MiB at most.
-pub(super) const RUN_PAGES_MAX: u64 = 256;
+/// Bytes and pages read with one system call: a few MiB in memory, and a vector that the kernel takes.
+const RUN_BYTES_MAX: u64 = 4 << 20;
+const RUN_PAGES_MAX: u64 = 256;
 /// Entries read at once when a map is loaded.
 const LOAD_ENTRIES: u64 = 32 * 1024;
+
+/// Pages of this size read with one system call, at most.
+pub(super) fn run_pages_max(page_size: PageSize) -> u64 {
+    (RUN_BYTES_MAX / page_size.bytes()).clamp(1, RUN_PAGES_MAX)
+}
 
 /// Whether a read may wait for the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +138,7 @@ impl VersionFiles {
         Ok(())
     }
 
-    /// The pages of `run`, at most [`RUN_PAGES_MAX`], each with its verdict.
+    /// The pages of `run`, at most [`run_pages_max`] of them, each with its verdict.
     ///
     /// # Errors
     /// `WouldBlock` or `Unsupported` where the read may not wait and would; else what the disk says.

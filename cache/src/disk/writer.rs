@@ -4,20 +4,22 @@
 //! `memory`. Refuses to make anybody wait who did not ask to: a page that finds the queue full is skipped, and counted.
 //! Called by `disk.rs`.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
+use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::directory::Intact;
+use super::directory::{Intact, Left};
 use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
-use super::version_file::VersionFiles;
-use super::{Core, runs};
+use super::version_file::{VersionFiles, run_pages_max};
+use super::{Core, load, runs};
 use crate::budget::{Budget, Permit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Kind;
@@ -165,18 +167,52 @@ impl Core {
         match self.directory.look_after() {
             Ok(Intact::Yes) => true,
             Ok(Intact::Remade) => {
-                tracing::warn!("the directory of the disk tier has gone; it is made anew, and empty");
+                if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                    tracing::warn!(
+                        held_back,
+                        "the directory of the disk tier has gone; another is in its place"
+                    );
+                }
                 self.counters.lost_directories.add(1);
-                self.index.lock().take_all();
-                true
+                self.begin_anew()
             }
             Err(error) => {
                 self.counters.failed_writes.add(1);
                 self.switch.off_for_a_while(&format!("{error:?}"));
-                self.index.lock().take_all();
                 false
             }
         }
+    }
+
+    /// Forgets what was in the directory that has gone, and takes in what is in the one that is there: it is on the
+    /// account, or nothing would ever evict it.
+    fn begin_anew(&self) -> bool {
+        let pinned: HashSet<VersionId> = {
+            let mut index = self.index.lock();
+            let pinned = index.versions.iter().filter(|(_, version)| version.pins > 0);
+            let pinned = pinned.map(|(id, _)| *id).collect();
+            index.take_all();
+            pinned
+        };
+        self.verified.forget_all();
+        let taken = self.directory.scan().and_then(|left| {
+            // Whoever pinned a file may still read it, if it was moved here; deleted, it keeps its bytes for him.
+            let (pinned, left): (Vec<Left>, Vec<Left>) =
+                left.into_iter().partition(|left| pinned.contains(&left.id));
+            pinned
+                .iter()
+                .try_for_each(|left| self.directory.remove(left.id))?;
+            Ok(left)
+        });
+        let taken = taken
+            .map_err(load::unreadable)
+            .and_then(|left| self.take_in(&left));
+        if let Err(error) = taken {
+            self.counters.failed_reads.add(1);
+            self.switch.off_for_a_while(&format!("{error:?}"));
+            return false;
+        }
+        true
     }
 
     fn after_failure(&self, version: &FileVersion, error: &io::Error) {
@@ -198,7 +234,11 @@ impl Core {
                 let used = self.index.lock().used;
                 self.shrink_to(used - used / 16);
             }
-            _ => tracing::warn!(%version, %error, "pages cannot be written to disk"),
+            _ => {
+                if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                    tracing::warn!(%version, %error, held_back, "pages cannot be written to disk");
+                }
+            }
         }
     }
 
@@ -207,15 +247,13 @@ impl Core {
         // A map that cannot be read is dropped, and the version is made anew.
         let _ = self.make_sure_it_is_loaded(id, false);
         let shape = Shape::new(&job.version, self.page_size);
-        let missing: Vec<&NewPage> = {
-            let index = self.index.lock();
-            job.pages
-                .iter()
-                .filter(|page| !index.contains(id, page.page))
-                .collect()
-        };
+        let (missing, is_pinned) = self.missing_of(job);
         let names: Vec<(u64, Kind)> = missing.iter().map(|page| (page.page, page.kind)).collect();
         if names.is_empty() {
+            return Ok(());
+        }
+        if is_pinned {
+            self.counters.skipped_pages.add(names.len() as u64);
             return Ok(());
         }
         let (data, metadata) = self.index.lock().price(id, shape, &names);
@@ -225,13 +263,16 @@ impl Core {
         }
         let files = self.files_for(&job.version, shape)?;
         let indexes: Vec<u64> = names.iter().map(|(page, _)| *page).collect();
-        let written = runs(&indexes)
-            .into_iter()
+        let runs = runs(&indexes, run_pages_max(self.page_size));
+        let written = runs
+            .iter()
+            .cloned()
             .try_for_each(|run| write_run(&files, &missing, run));
         if let Err(error) = written {
-            // What was written has no entry, and its room goes back.
-            for run in runs(&indexes) {
-                let _ = files.punch(run.clone()).and_then(|()| files.enter_nothing(run));
+            // Some of it may have its entry already, and none of it is on the account.
+            if let Err(error) = drop_runs(&files, runs) {
+                tracing::debug!(version = %id, %error, "what was written cannot be taken back; the whole version goes");
+                self.drop_version(id);
             }
             return Err(error);
         }
@@ -246,6 +287,17 @@ impl Core {
         // The file system may have taken more than was asked for.
         self.make_room(0, 0);
         Ok(())
+    }
+
+    /// The pages of a job that are not on disk yet, and whether their version is pinned. Then somebody reads its file
+    /// without asking here, and nothing may be written to it or taken out of it: a page that was lost comes back after
+    /// the pin. A version that misses a page is not pinned before this thread has brought it, so the answer holds.
+    fn missing_of<'a>(&self, job: &'a Job) -> (Vec<&'a NewPage>, bool) {
+        let id = job.version.id();
+        let index = self.index.lock();
+        let missing = job.pages.iter().filter(|page| !index.contains(id, page.page));
+        let is_pinned = index.versions.get(&id).is_some_and(|version| version.pins > 0);
+        (missing.collect(), is_pinned)
     }
 
     /// The files to write to: those that are open, or opened again, or made.
@@ -312,6 +364,7 @@ impl Core {
             Victim::Pages { id, files, runs } => {
                 let count: u64 = runs.iter().map(|run| run.end - run.start).sum();
                 self.counters.evicted_pages.add(count);
+                self.verified.forget(id);
                 let Some(files) = files.or_else(|| self.reopen(id)) else {
                     return;
                 };
@@ -328,9 +381,12 @@ impl Core {
     }
 
     fn remove_files(&self, id: VersionId) {
+        self.verified.forget(id);
         if let Err(error) = self.directory.remove(id) {
             self.counters.failed_writes.add(1);
-            tracing::warn!(version = %id, %error, "a file of the disk tier cannot be deleted");
+            if let Some(held_back) = self.warnings.admit(Instant::now()) {
+                tracing::warn!(version = %id, %error, held_back, "a file of the disk tier cannot be deleted");
+            }
         }
     }
 
