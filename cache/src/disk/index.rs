@@ -5,7 +5,7 @@
 //! listed. Refuses to wait: its lock is held for a few lookups. Called by `disk.rs`, `writer.rs` and `verify.rs`;
 //! `evict.rs` chooses what goes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -86,6 +86,29 @@ pub(super) struct Unit {
     pub(super) ticket: u64,
 }
 
+/// The units of a version, built from its map before anybody has to wait for the lock.
+#[derive(Debug, Default)]
+pub(super) struct Units(BTreeMap<UnitName, Unit>);
+
+impl Units {
+    /// Of pages that differ from each other.
+    pub(super) fn of(geometry: Geometry, shape: Shape, pages: &[(u64, Kind)]) -> Units {
+        let mut units = Units::default();
+        for &(page, kind) in pages {
+            let (region, bit) = geometry.place(page);
+            let unit = units.0.entry((region, kind)).or_insert_with(|| {
+                let mut unit = Unit::new(geometry, 0);
+                unit.bytes = shape.unit_map_bytes(geometry);
+                unit
+            });
+            unit.bits[bit / 64] |= 1 << (bit % 64);
+            unit.pages += 1;
+            unit.bytes += geometry.page_bytes(shape, page);
+        }
+        units
+    }
+}
+
 /// What of some pages is there.
 #[derive(Debug)]
 pub(super) struct Here<F> {
@@ -150,10 +173,10 @@ impl<F> Index<F> {
             loaded: None,
         };
         self.versions.insert(id, version);
-        self.load(id, ticket, shape, files, &[], false);
+        self.load(id, ticket, shape, files, Units::default(), false);
     }
 
-    /// The map of a version that was left says that `pages` are there. Nothing happens if the version is no longer the
+    /// The map of a version that was left says that `units` are there. Nothing happens if the version is no longer the
     /// one that was left under that ticket. With `goes_first` its data is the next to go.
     pub(super) fn load(
         &mut self,
@@ -161,7 +184,7 @@ impl<F> Index<F> {
         ticket: u64,
         shape: Shape,
         files: Arc<F>,
-        pages: &[(u64, Kind)],
+        units: Units,
         goes_first: bool,
     ) {
         if self.standing(id) != Standing::Left(ticket) {
@@ -181,8 +204,28 @@ impl<F> Index<F> {
                 excess: 0,
             });
         }
-        self.admit(id, pages, goes_first);
+        for (name, unit) in units.0 {
+            self.add_unit(id, name, unit, goes_first);
+        }
         self.keep_open(id, files);
+    }
+
+    fn add_unit(&mut self, id: VersionId, name: UnitName, mut unit: Unit, goes_first: bool) {
+        unit.ticket = self.ticket();
+        let Some(version) = self.versions.get_mut(&id) else {
+            return;
+        };
+        let Some(loaded) = version.loaded.as_mut() else {
+            return;
+        };
+        self.queues.add_unit(id, name, unit.ticket, goes_first);
+        self.queues.charge(name.1, unit.ticket, unit.bytes);
+        loaded.pages += unit.pages;
+        version.charged += unit.bytes;
+        self.used += unit.bytes;
+        self.units += 1;
+        self.pages += unit.pages;
+        loaded.units.insert(name, unit);
     }
 
     /// Pages that are on disk from now on; those that were already are left as they are.
@@ -247,6 +290,28 @@ impl<F> Index<F> {
     pub(super) fn contains(&self, id: VersionId, page: u64) -> bool {
         self.loaded(id)
             .is_some_and(|loaded| loaded.holds(page, self.geometry))
+    }
+
+    /// How many pages of `range` are there; counts as no use. Costs what the version has here, never what it claims.
+    pub(super) fn count(&self, id: VersionId, range: Range<u64>) -> u64 {
+        let Some(loaded) = self.loaded(id) else {
+            return 0;
+        };
+        let of_region = self.geometry.region_pages;
+        let regions = range.start / of_region..range.end.div_ceil(of_region);
+        let count = |region: u32, unit: &Unit| {
+            let first = u64::from(region) * of_region;
+            let bit = |page: u64| page.saturating_sub(first).min(of_region) as usize;
+            unit.count(bit(range.start)..bit(range.end))
+        };
+        if regions.end.saturating_sub(regions.start) > loaded.units.len() as u64 {
+            return loaded.units.iter().map(|(name, unit)| count(name.0, unit)).sum();
+        }
+        let regions = regions.filter_map(|region| u32::try_from(region).ok());
+        let names = regions.flat_map(|region| [(region, Kind::Data), (region, Kind::Metadata)]);
+        names
+            .filter_map(|name| loaded.units.get(&name).map(|unit| count(name.0, unit)))
+            .sum()
     }
 
     /// Whether no page has gone of the version since `generation`.
@@ -321,6 +386,7 @@ impl<F> Index<F> {
         for name in names {
             self.take_unit(id, name);
         }
+        self.queues.parked.remove(&id);
         if let Some(version) = self.versions.remove(&id) {
             self.used -= version.charged;
             self.pinned -= u64::from(version.pins > 0);
@@ -352,7 +418,11 @@ impl<F> Index<F> {
             .filter(|version| version.ticket == ticket);
         if let Some(version) = version {
             version.pins = version.pins.saturating_sub(1);
-            self.pinned -= u64::from(version.pins == 0);
+            let is_free = version.pins == 0;
+            self.pinned -= u64::from(is_free);
+            if is_free {
+                self.unpark(id);
+            }
         }
     }
 
@@ -465,6 +535,17 @@ impl Unit {
 
     fn holds(&self, bit: usize) -> bool {
         self.bits[bit / 64] & (1 << (bit % 64)) != 0
+    }
+
+    fn count(&self, bits: Range<usize>) -> u64 {
+        let mut count = 0;
+        for at in bits.start / 64..bits.end.div_ceil(64) {
+            let from = bits.start.saturating_sub(at * 64);
+            let behind = 64 - (bits.end - at * 64).min(64);
+            let mask = (u64::MAX << from) & (u64::MAX >> behind);
+            count += u64::from((self.bits[at] & mask).count_ones());
+        }
+        count
     }
 
     fn runs(&self, first: u64) -> Vec<Range<u64>> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Core;
 use super::directory::Left;
 use super::geometry::{Geometry, Shape};
-use super::index::{self, Standing};
+use super::index::{self, Standing, Units};
 use super::version_file::VersionFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Kind;
@@ -53,9 +53,10 @@ impl Core {
                 Err(io::ErrorKind::NotFound.into())
             }
             Ok(Some((shape, files, pages))) => {
+                let units = Units::of(Geometry::new(self.page_size), shape, &pages);
                 self.index
                     .lock()
-                    .load(id, ticket, shape, files, &pages, goes_first);
+                    .load(id, ticket, shape, files, units, goes_first);
                 Ok(())
             }
             Ok(None) => {

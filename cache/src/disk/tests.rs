@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 
 use super::evict::Victim;
 use super::geometry::{Geometry, Shape};
-use super::index::{Index, IndexLimits, Standing};
+use super::index::{Index, IndexLimits, Standing, Units};
 use crate::memory::Kind;
 use crate::page::PageSize;
 use crate::version::{FileVersion, SourceId, SourcePath, VersionId};
@@ -57,6 +57,10 @@ impl Model {
         );
         assert_eq!(index.pinned, self.pinned.len() as u64);
         for (id, (shape, pages)) in &self.versions {
+            let ends = [(); 2].map(|()| random.random_range(0..=shape.pages));
+            let range = ends[0].min(ends[1])..ends[0].max(ends[1]);
+            let naive = pages.range(range.clone()).count() as u64;
+            assert_eq!(index.count(*id, range.clone()), naive, "{range:?}");
             for _ in 0..8 {
                 let page = random.random_range(0..shape.pages);
                 assert_eq!(
@@ -152,7 +156,8 @@ fn load(index: &mut Index<()>, model: &Model, id: VersionId, goes_first: bool) {
     };
     let (shape, pages) = &model.versions[&id];
     let pages: Vec<(u64, Kind)> = pages.iter().map(|(page, kind)| (*page, *kind)).collect();
-    index.load(id, ticket, *shape, Arc::new(()), &pages, goes_first);
+    let units = Units::of(index.geometry, *shape, &pages);
+    index.load(id, ticket, *shape, Arc::new(()), units, goes_first);
 }
 
 /// All in memory is lost; the next daemon finds the files. Some versions are used, others wait as they are.

@@ -17,7 +17,7 @@ use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
 use super::version_file::VersionFiles;
-use super::{Core, runs};
+use super::{Core, PATIENCE, runs};
 use crate::budget::{Budget, Permit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Kind;
@@ -85,13 +85,24 @@ impl Writer {
         }
     }
 
-    /// Queues the pages, and waits for room.
+    /// Queues the pages, and waits for room, though not for ever.
     pub(super) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
         for pages in self.in_jobs(pages) {
             let count = pages.len() as u64;
-            let sent = match self.budget.acquire(bytes_of(&pages)).await {
-                Ok(room) => self.send(version, pages, room),
-                Err(_) => false,
+            if self.core.switch.is_paused() {
+                self.core.counters.skipped_pages.add(count);
+                continue;
+            }
+            let turn = tokio::time::timeout(PATIENCE, self.budget.acquire(bytes_of(&pages))).await;
+            if turn.is_err() {
+                self.core.counters.timeouts.add(1);
+                self.core
+                    .switch
+                    .off_for_a_while("what waits to be written did not move");
+            }
+            let sent = match turn {
+                Ok(Ok(room)) => self.send(version, pages, room),
+                _ => false,
             };
             if !sent {
                 self.core.counters.skipped_pages.add(count);
