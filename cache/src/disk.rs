@@ -135,7 +135,7 @@ impl Disk {
             switch: Switch::default(),
             page_size: limits.page_size,
         });
-        core.take_in(&left)?;
+        core.take_in(&left);
         Ok(Disk {
             writer: Writer::start(core.clone(), limits.queue_bytes)?,
             core,

@@ -104,6 +104,12 @@ impl Queues {
         self.protected.push_back(turn);
     }
 
+    /// Entries of all queues.
+    #[cfg(test)]
+    pub(super) fn turns(&self) -> usize {
+        self.probation.len() + self.protected.len() + self.metadata.len()
+    }
+
     fn park(&mut self, turn: Turn, bytes: u64) {
         self.unprotect(turn, bytes);
         self.parked.entry(turn.id).or_default().0.push(turn);

@@ -261,3 +261,27 @@ fn index_and_eviction_agree_with_a_naive_model() {
         assert_eq!(index.used, model.bytes().0);
     }
 }
+
+#[test]
+fn units_of_a_pinned_version_are_passed_over_once_and_come_again() {
+    let page_size = PageSize::new(16 << 10).unwrap();
+    let geometry = Geometry::new(page_size);
+    let limits = IndexLimits {
+        disk_bytes: 1 << 40,
+        metadata_bytes: 1 << 40,
+        memory_bytes: 64 << 20,
+        open_versions: 5,
+    };
+    let mut index: Index<()> = Index::new(limits, geometry);
+    let (id, shape) = Files::new(page_size).all[4];
+    index.add_new(id, shape, Arc::new(()));
+    let pages: Vec<(u64, Kind)> = (0..shape.pages).map(|page| (page, Kind::Data)).collect();
+    index.admit(id, &pages, false);
+    let ticket = index.versions[&id].ticket;
+    index.pin(id);
+    assert!(index.next_victim(1 << 40, 0).is_none());
+    assert_eq!(index.queues.turns(), 0, "a second look has nothing to pass over");
+    index.unpin(id, ticket);
+    assert_eq!(index.queues.turns() as u64, index.units);
+    assert!(index.next_victim(1 << 40, 0).is_some());
+}

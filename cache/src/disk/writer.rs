@@ -56,16 +56,24 @@ impl Writer {
     pub(super) fn start(core: Arc<Core>, queue_bytes: u64) -> Result<Writer> {
         let (jobs, queue) = sync_channel(JOBS_MAX);
         let works = core.clone();
+        let budget = Budget::new(queue_bytes);
+        // Whoever waits until all is settled waits for this too.
+        let shrinking = budget.try_acquire(1);
         thread::Builder::new()
             .name("disk-writer".into())
-            .spawn(move || works.write_all(&queue))
+            .spawn(move || {
+                // `cache_size` may be smaller than it was.
+                works.make_room(0, 0);
+                drop(shrinking);
+                works.write_all(&queue);
+            })
             .map_err(|error| {
                 Error::with_cause(ErrorKind::Unavailable, "no thread for the disk tier", error)
             })?;
         Ok(Writer {
             core,
             jobs,
-            budget: Budget::new(queue_bytes),
+            budget,
             queue_bytes,
         })
     }
@@ -338,7 +346,7 @@ impl Core {
         }
     }
 
-    fn remove_files(&self, id: VersionId) {
+    pub(super) fn remove_files(&self, id: VersionId) {
         if let Err(error) = self.directory.remove(id) {
             self.counters.failed_writes.add(1);
             tracing::warn!(version = %id, %error, "a file of the disk tier cannot be deleted");
