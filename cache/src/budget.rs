@@ -60,9 +60,11 @@ impl Budget {
         })
     }
 
-    /// Takes `bytes` if there is room for them now and nobody waits; never more than the whole budget.
+    /// Takes `bytes` if there is room for them now and nobody waits; more than the whole budget counts as the whole
+    /// budget.
     pub(crate) fn try_acquire(&self, bytes: u64) -> Option<Permit> {
-        let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
+        let bytes = bytes.min(self.total);
+        let units = u32::try_from(bytes.div_ceil(UNIT).min(self.total / UNIT)).ok()?;
         let permit = self.semaphore.clone().try_acquire_many_owned(units).ok()?;
         self.in_flight.fetch_add(bytes, Ordering::Relaxed);
         Some(Permit {
@@ -102,6 +104,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiters_are_served_in_line_and_all_is_released() {
         let budget = Arc::new(Budget::new(64 << 10));
+        drop(
+            budget
+                .try_acquire(1 << 30)
+                .expect("more than the whole is the whole"),
+        );
         let first = budget.acquire(1 << 30).await.unwrap();
         assert_eq!(budget.in_flight(), 64 << 10);
         assert!(budget.is_busy());

@@ -26,6 +26,7 @@ mod geometry;
 mod index;
 mod load;
 mod state;
+mod unit;
 mod verify;
 mod version_file;
 mod writer;
@@ -153,7 +154,7 @@ impl Disk {
             warnings: LogLimit::default(),
             page_size: limits.page_size,
         });
-        core.take_in(&left)?;
+        core.take_in(&left);
         Ok(Disk {
             writer: Writer::start(core.clone(), limits.queue_bytes)?,
             core,
@@ -238,16 +239,44 @@ impl Disk {
     }
 
     /// How many of `pages` are on disk. Reads the map of a version that was not used yet, so it may wait for the disk.
-    pub(crate) fn count(&self, version: VersionId, pages: impl Iterator<Item = u64>) -> u64 {
+    pub(crate) fn count(&self, version: VersionId, pages: std::ops::Range<u64>) -> u64 {
         if self.core.switch.is_off() || self.core.make_sure_it_is_loaded(version, false).is_err() {
             return 0;
         }
-        let index = self.core.index.lock();
-        if index.loaded(version).is_none() {
-            // A length that is absurd has as many pages, and none of them is here.
+        self.count_known(version, pages)
+    }
+
+    /// As [`Disk::count`], without waiting: nothing of a version whose map was not read yet.
+    pub(crate) fn count_known(&self, version: VersionId, pages: std::ops::Range<u64>) -> u64 {
+        if self.core.switch.is_off() {
             return 0;
         }
-        pages.filter(|page| index.contains(version, *page)).count() as u64
+        self.core.index.lock().count(version, pages)
+    }
+
+    /// Has the map of a version read that an earlier daemon left; waits for it, though not for ever.
+    pub(crate) async fn load_map(&self, version: VersionId) {
+        let is_left = matches!(self.core.index.lock().standing(version), Standing::Left(_));
+        if !is_left || self.core.switch.is_off() {
+            return;
+        }
+        let turn = tokio::time::timeout(PATIENCE, self.readers.clone().acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else {
+            self.core.counters.timeouts.add(1);
+            return;
+        };
+        let core = self.core.clone();
+        let loading = tokio::task::spawn_blocking(move || {
+            // Without it pages are fetched once more, which is no failure.
+            let _ = core.make_sure_it_is_loaded(version, false);
+            drop(turn);
+        });
+        if tokio::time::timeout(PATIENCE, loading).await.is_err() {
+            self.core.counters.timeouts.add(1);
+            self.core
+                .switch
+                .off_for_a_while("a page map was not read in time");
+        }
     }
 
     /// See [`PageCache::complete_file`](crate::page_cache::PageCache::complete_file).

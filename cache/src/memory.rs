@@ -24,6 +24,7 @@ use moka::policy::EvictionPolicy;
 use moka::sync::SegmentedCache;
 
 use crate::page::{PageKey, PageSize};
+use crate::version::VersionId;
 
 mod place;
 mod protected;
@@ -35,7 +36,7 @@ use protected::Protected;
 pub(crate) const ENTRY_OVERHEAD: u64 = 512;
 
 /// Which share a page belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// Anything that is no metadata range.
     Data,
@@ -162,6 +163,19 @@ impl Memory {
         [&self.protected.pages, &self.main, &self.window, &self.metadata]
             .iter()
             .any(|share| share.contains_key(key))
+    }
+
+    /// The pages of a version that are here, each once; counts as no use of them.
+    pub(crate) fn held(&self, version: VersionId) -> Vec<u64> {
+        let shares = [&self.protected.pages, &self.main, &self.window, &self.metadata];
+        let keys = shares.iter().flat_map(|share| share.iter().map(|(key, _)| *key));
+        let mut held: Vec<u64> = keys
+            .filter(|key| key.version == version)
+            .map(|key| key.index.0)
+            .collect();
+        held.sort_unstable();
+        held.dedup();
+        held
     }
 
     /// Copies `bytes` into a page of its own and keeps it as far as the budget allows. The page is returned for those

@@ -111,15 +111,19 @@ impl Directory {
     }
 
     /// Opens both files of a version.
+    ///
+    /// # Errors
+    /// `InvalidData` where somebody has put something else in the place of a file; others as the disk says.
     pub(super) fn open(&self, id: VersionId) -> io::Result<(File, File)> {
-        let open = |path: &Path| options().write(true).open(path);
+        let open = |path: &Path| {
+            let file = options().write(true).open(path)?;
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::from(io::ErrorKind::InvalidData));
+            }
+            Ok::<File, io::Error>(file)
+        };
         let [data, map] = self.paths(id);
         Ok((open(&data)?, open(&map)?))
-    }
-
-    /// Opens the data of a version for reading alone.
-    pub(super) fn open_data(&self, id: VersionId) -> io::Result<File> {
-        options().open(&self.paths(id)[0])
     }
 
     /// Deletes both files of a version; that they are not there is fine.
@@ -142,7 +146,11 @@ impl Directory {
             let name = folder.file_name();
             let is_ours = name.to_str().is_some_and(|name| is_hex(name, 2));
             if is_ours && folder.file_type()?.is_dir() {
-                self.scan_folder(&folder.path(), &mut found)?;
+                // What is there takes room, and nobody can say how much: better than no cache, or no daemon.
+                if let Err(error) = self.scan_folder(&folder.path(), &mut found) {
+                    let path = folder.path();
+                    tracing::warn!(path = %path.display(), %error, "a folder of the disk tier cannot be read; mend or delete it");
+                }
             }
         }
         found.sort_by_key(|left| left.modified);
@@ -179,7 +187,12 @@ impl Directory {
                         });
                     }
                 }
-                _ => self.remove(id)?,
+                _ => {
+                    if let Err(error) = self.remove(id) {
+                        let path = path.display();
+                        tracing::warn!(%path, %error, "what is no file of the disk tier cannot be deleted; do it by hand");
+                    }
+                }
             }
         }
         Ok(())
@@ -198,8 +211,10 @@ impl Directory {
 
 fn options() -> OpenOptions {
     let mut options = File::options();
-    // A link would lead out of the directory.
-    options.read(true).custom_flags(libc::O_NOFOLLOW);
+    // A link would lead out of the directory; a pipe would wait for its other end.
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     options
 }
 

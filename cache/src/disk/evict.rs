@@ -2,12 +2,13 @@
 //!
 //! Data waits in two queues. A unit enters **probation**, and moves on to the **protected** queue if it was hit by the time
 //! its turn comes: what a scan left goes before what was asked for again. **Metadata** has a queue and a share of its own:
-//! it goes when it exceeds that share, or when no data is left. Pinned versions are passed over. Units carry tickets, so
+//! it goes when it exceeds that share, or when no data is left. What is pinned waits beside the queues, so that its
+//! units are passed over once for each pin and not once for each page that needs room. Units carry tickets, so
 //! that an entry of a queue whose unit has gone, or has come again, is known for what it is and skipped.
 //!
 //! Owns the order. Recency is the order of turns, never a clock. Called by `writer.rs` through [`Index`].
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -29,12 +30,18 @@ struct Turn {
     ticket: u64,
 }
 
+/// The turns of a pinned version.
+#[derive(Debug, Default)]
+pub(super) struct Parked(Vec<Turn>);
+
 /// The order in which units go.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     probation: VecDeque<Turn>,
     protected: VecDeque<Turn>,
     metadata: VecDeque<Turn>,
+    /// Turns that came while their versions were pinned.
+    pub(super) parked: HashMap<VersionId, Parked>,
     /// Tickets of units in the protected queue.
     is_protected: HashSet<u64>,
     protected_bytes: u64,
@@ -97,6 +104,17 @@ impl Queues {
         self.protected.push_back(turn);
     }
 
+    /// Entries of all queues.
+    #[cfg(test)]
+    pub(super) fn turns(&self) -> usize {
+        self.probation.len() + self.protected.len() + self.metadata.len()
+    }
+
+    fn park(&mut self, turn: Turn, bytes: u64) {
+        self.unprotect(turn, bytes);
+        self.parked.entry(turn.id).or_default().0.push(turn);
+    }
+
     fn unprotect(&mut self, turn: Turn, bytes: u64) {
         if self.is_protected.remove(&turn.ticket) {
             self.protected_bytes -= bytes;
@@ -144,7 +162,7 @@ impl<F> Index<F> {
     }
 
     fn data_victim(&mut self) -> Option<Victim<F>> {
-        // Each turn either ends the search, drops a stale entry, clears a mark or passes a pinned version over.
+        // Each turn either ends the search, drops a stale entry, clears a mark or parks what is pinned.
         for _ in 0..2 * (self.queues.probation.len() + self.queues.protected.len()) {
             let from_probation = !self.queues.probation.is_empty();
             let queue = if from_probation {
@@ -156,8 +174,11 @@ impl<F> Index<F> {
             let Some(bytes) = self.bytes_of(turn) else {
                 continue;
             };
-            let (is_pinned, is_used) = (self.is_pinned(turn), self.clear_mark(turn));
-            match (from_probation, is_used || is_pinned) {
+            if self.is_pinned(turn) {
+                self.queues.park(turn, bytes);
+                continue;
+            }
+            match (from_probation, self.clear_mark(turn)) {
                 (true, true) => {
                     self.queues.protect(turn, bytes);
                     self.demote();
@@ -174,16 +195,31 @@ impl<F> Index<F> {
     fn metadata_victim(&mut self) -> Option<Victim<F>> {
         for _ in 0..2 * self.queues.metadata.len() {
             let turn = self.queues.metadata.pop_front()?;
-            if self.bytes_of(turn).is_none() {
+            let Some(bytes) = self.bytes_of(turn) else {
                 continue;
-            }
-            if self.is_pinned(turn) || self.clear_mark(turn) {
+            };
+            if self.is_pinned(turn) {
+                self.queues.park(turn, bytes);
+            } else if self.clear_mark(turn) {
                 self.queues.metadata.push_back(turn);
             } else {
                 return Some(self.take(turn));
             }
         }
         None
+    }
+
+    /// The turns of a version that is no longer pinned come again, as those of something that was in use.
+    pub(super) fn unpark(&mut self, id: VersionId) {
+        for turn in self.queues.parked.remove(&id).unwrap_or_default().0 {
+            let Some(bytes) = self.bytes_of(turn) else {
+                continue;
+            };
+            match turn.unit {
+                Some((_, Kind::Metadata)) => self.queues.metadata.push_back(turn),
+                _ => self.queues.protect(turn, bytes),
+            }
+        }
     }
 
     /// Sends what has not been hit for longest back to probation while the protected queue has more than its share.

@@ -49,9 +49,13 @@ async fn a_version_goes_when_a_failed_write_cannot_be_taken_back() {
     let version = version(4);
     write(&disk, &version, 0).await;
     assert_eq!(disk.stats().pages, 1);
-    let (_, map) = disk.core.directory.open(version.id()).unwrap();
+    let (data, map) = disk.core.directory.open(version.id()).unwrap();
     // Neither a write nor a hole gets through here.
-    let data: File = disk.core.directory.open_data(version.id()).unwrap();
+    let data = File::open(format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&data)
+    ))
+    .unwrap();
     let files = VersionFiles::open(data, map, version.id(), disk.core.page_size);
     let files = Arc::new(files.unwrap().unwrap());
     disk.core.index.lock().keep_open(version.id(), files);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::evict::Queues;
 use super::geometry::{Geometry, Shape, UnitName};
+use super::unit::{Unit, Units};
 use crate::memory::Kind;
 use crate::version::VersionId;
 
@@ -73,17 +74,6 @@ pub(super) struct Loaded<F> {
     pub(super) shape: Shape,
     /// Charged because the file system took more than pages and entries account for.
     excess: u64,
-}
-
-/// One region and kind.
-#[derive(Debug)]
-pub(super) struct Unit {
-    bits: Box<[u64]>,
-    pub(super) pages: u64,
-    pub(super) bytes: u64,
-    /// Hit since the queue came by.
-    pub(super) is_used: bool,
-    pub(super) ticket: u64,
 }
 
 /// What of some pages is there.
@@ -150,10 +140,10 @@ impl<F> Index<F> {
             loaded: None,
         };
         self.versions.insert(id, version);
-        self.load(id, ticket, shape, files, &[], false);
+        self.load(id, ticket, shape, files, Units::default(), false);
     }
 
-    /// The map of a version that was left says that `pages` are there. Nothing happens if the version is no longer the
+    /// The map of a version that was left says that `units` are there. Nothing happens if the version is no longer the
     /// one that was left under that ticket. With `goes_first` its data is the next to go.
     pub(super) fn load(
         &mut self,
@@ -161,7 +151,7 @@ impl<F> Index<F> {
         ticket: u64,
         shape: Shape,
         files: Arc<F>,
-        pages: &[(u64, Kind)],
+        units: Units,
         goes_first: bool,
     ) {
         if self.standing(id) != Standing::Left(ticket) {
@@ -181,8 +171,28 @@ impl<F> Index<F> {
                 excess: 0,
             });
         }
-        self.admit(id, pages, goes_first);
+        for (name, unit) in units.0 {
+            self.add_unit(id, name, unit, goes_first);
+        }
         self.keep_open(id, files);
+    }
+
+    fn add_unit(&mut self, id: VersionId, name: UnitName, mut unit: Unit, goes_first: bool) {
+        unit.ticket = self.ticket();
+        let Some(version) = self.versions.get_mut(&id) else {
+            return;
+        };
+        let Some(loaded) = version.loaded.as_mut() else {
+            return;
+        };
+        self.queues.add_unit(id, name, unit.ticket, goes_first);
+        self.queues.charge(name.1, unit.ticket, unit.bytes);
+        loaded.pages += unit.pages;
+        version.charged += unit.bytes;
+        self.used += unit.bytes;
+        self.units += 1;
+        self.pages += unit.pages;
+        loaded.units.insert(name, unit);
     }
 
     /// Pages that are on disk from now on; those that were already are left as they are.
@@ -247,6 +257,28 @@ impl<F> Index<F> {
     pub(super) fn contains(&self, id: VersionId, page: u64) -> bool {
         self.loaded(id)
             .is_some_and(|loaded| loaded.holds(page, self.geometry))
+    }
+
+    /// How many pages of `range` are there; counts as no use. Costs what the version has here, never what it claims.
+    pub(super) fn count(&self, id: VersionId, range: Range<u64>) -> u64 {
+        let Some(loaded) = self.loaded(id) else {
+            return 0;
+        };
+        let of_region = self.geometry.region_pages;
+        let regions = range.start / of_region..range.end.div_ceil(of_region);
+        let count = |region: u32, unit: &Unit| {
+            let first = u64::from(region) * of_region;
+            let bit = |page: u64| page.saturating_sub(first).min(of_region) as usize;
+            unit.count(bit(range.start)..bit(range.end))
+        };
+        if regions.end.saturating_sub(regions.start) > loaded.units.len() as u64 {
+            return loaded.units.iter().map(|(name, unit)| count(name.0, unit)).sum();
+        }
+        let regions = regions.filter_map(|region| u32::try_from(region).ok());
+        let names = regions.flat_map(|region| [(region, Kind::Data), (region, Kind::Metadata)]);
+        names
+            .filter_map(|name| loaded.units.get(&name).map(|unit| count(name.0, unit)))
+            .sum()
     }
 
     /// Whether no page has gone of the version since `generation`.
@@ -321,6 +353,7 @@ impl<F> Index<F> {
         for name in names {
             self.take_unit(id, name);
         }
+        self.queues.parked.remove(&id);
         if let Some(version) = self.versions.remove(&id) {
             self.used -= version.charged;
             self.pinned -= u64::from(version.pins > 0);
@@ -352,7 +385,11 @@ impl<F> Index<F> {
             .filter(|version| version.ticket == ticket);
         if let Some(version) = version {
             version.pins = version.pins.saturating_sub(1);
-            self.pinned -= u64::from(version.pins == 0);
+            let is_free = version.pins == 0;
+            self.pinned -= u64::from(is_free);
+            if is_free {
+                self.unpark(id);
+            }
         }
     }
 
@@ -449,33 +486,5 @@ impl<F> Loaded<F> {
                 .get(&(region, kind))
                 .is_some_and(|unit| unit.holds(bit))
         })
-    }
-}
-
-impl Unit {
-    fn new(geometry: Geometry, ticket: u64) -> Unit {
-        Unit {
-            bits: vec![0; geometry.region_pages.div_ceil(64) as usize].into(),
-            pages: 0,
-            bytes: 0,
-            is_used: false,
-            ticket,
-        }
-    }
-
-    fn holds(&self, bit: usize) -> bool {
-        self.bits[bit / 64] & (1 << (bit % 64)) != 0
-    }
-
-    fn runs(&self, first: u64) -> Vec<Range<u64>> {
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for bit in (0..self.bits.len() * 64).filter(|bit| self.holds(*bit)) {
-            let page = first + bit as u64;
-            match runs.last_mut() {
-                Some(run) if run.end == page => run.end += 1,
-                _ => runs.push(page..page + 1),
-            }
-        }
-        runs
     }
 }

@@ -10,14 +10,15 @@ use super::Core;
 use super::directory::Left;
 use super::geometry::{Geometry, Shape};
 use super::index::{self, Standing};
+use super::unit::Units;
 use super::version_file::VersionFiles;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::memory::Kind;
 use crate::version::VersionId;
 
 impl Core {
     /// Takes in what an earlier daemon left.
-    pub(super) fn take_in(&self, left: &[Left]) -> Result<()> {
+    pub(super) fn take_in(&self, left: &[Left]) {
         {
             let mut index = self.index.lock();
             let room = (index.limits.memory_bytes / index::VERSION_COST / 2) as usize;
@@ -28,12 +29,9 @@ impl Core {
             }
             drop(index);
             for version in too_many {
-                self.directory.remove(version.id).map_err(unreadable)?;
+                self.remove_files(version.id);
             }
         }
-        // `cache_size` may be smaller than it was.
-        self.make_room(0, 0);
-        Ok(())
     }
 
     /// Reads the map of a version that an earlier daemon left. What is not a map of ours is deleted: a miss.
@@ -53,9 +51,10 @@ impl Core {
                 Err(io::ErrorKind::NotFound.into())
             }
             Ok(Some((shape, files, pages))) => {
+                let units = Units::of(Geometry::new(self.page_size), shape, &pages);
                 self.index
                     .lock()
-                    .load(id, ticket, shape, files, &pages, goes_first);
+                    .load(id, ticket, shape, files, units, goes_first);
                 Ok(())
             }
             Ok(None) => {

@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::evict::Victim;
 use super::geometry::{Geometry, Shape};
 use super::index::{Index, IndexLimits, Standing};
+use super::unit::Units;
 use crate::memory::Kind;
 use crate::page::PageSize;
 use crate::version::{FileVersion, SourceId, SourcePath, VersionId};
@@ -57,6 +58,10 @@ impl Model {
         );
         assert_eq!(index.pinned, self.pinned.len() as u64);
         for (id, (shape, pages)) in &self.versions {
+            let ends = [(); 2].map(|()| random.random_range(0..=shape.pages));
+            let range = ends[0].min(ends[1])..ends[0].max(ends[1]);
+            let naive = pages.range(range.clone()).count() as u64;
+            assert_eq!(index.count(*id, range.clone()), naive, "{range:?}");
             for _ in 0..8 {
                 let page = random.random_range(0..shape.pages);
                 assert_eq!(
@@ -152,7 +157,8 @@ fn load(index: &mut Index<()>, model: &Model, id: VersionId, goes_first: bool) {
     };
     let (shape, pages) = &model.versions[&id];
     let pages: Vec<(u64, Kind)> = pages.iter().map(|(page, kind)| (*page, *kind)).collect();
-    index.load(id, ticket, *shape, Arc::new(()), &pages, goes_first);
+    let units = Units::of(index.geometry, *shape, &pages);
+    index.load(id, ticket, *shape, Arc::new(()), units, goes_first);
 }
 
 /// All in memory is lost; the next daemon finds the files. Some versions are used, others wait as they are.
@@ -278,4 +284,28 @@ fn index_and_eviction_agree_with_a_naive_model() {
         make_room(&mut index, &mut model, LIMIT, 0);
         assert_eq!(index.used, model.bytes().0);
     }
+}
+
+#[test]
+fn units_of_a_pinned_version_are_passed_over_once_and_come_again() {
+    let page_size = PageSize::new(16 << 10).unwrap();
+    let geometry = Geometry::new(page_size);
+    let limits = IndexLimits {
+        disk_bytes: 1 << 40,
+        metadata_bytes: 1 << 40,
+        memory_bytes: 64 << 20,
+        open_versions: 5,
+    };
+    let mut index: Index<()> = Index::new(limits, geometry);
+    let (id, shape) = Files::new(page_size).all[4];
+    index.add_new(id, shape, Arc::new(()));
+    let pages: Vec<(u64, Kind)> = (0..shape.pages).map(|page| (page, Kind::Data)).collect();
+    index.admit(id, &pages, false);
+    let ticket = index.versions[&id].ticket;
+    index.pin(id);
+    assert!(index.next_victim(1 << 40, 0).is_none());
+    assert_eq!(index.queues.turns(), 0, "a second look has nothing to pass over");
+    index.unpin(id, ticket);
+    assert_eq!(index.queues.turns() as u64, index.units);
+    assert!(index.next_victim(1 << 40, 0).is_some());
 }

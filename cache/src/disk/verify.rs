@@ -124,9 +124,11 @@ fn verify(core: &Arc<Core>, version: &FileVersion) {
     // One that cannot be loaded is not complete either.
     let _ = core.make_sure_it_is_loaded(id, false);
     let pinned = pin_if_complete(core, version);
-    let whole = pinned.filter(|(_, generation)| core.read_whole(id, *generation));
-    let file =
-        whole.and_then(|(pin, generation)| Some((pin, generation, core.directory.open_data(id).ok()?)));
+    let file = pinned.and_then(|(pin, generation)| {
+        // The file that was read, whatever stands in its place by now.
+        let files = core.read_whole(id, generation)?;
+        Some((pin, generation, files.data_for_reading().ok()?))
+    });
     let mut verified = core.verified.0.lock();
     verified.running.retain(|running| *running != id);
     if let Some((pin, generation, file)) = file {
@@ -165,21 +167,19 @@ fn pin_if_complete(core: &Arc<Core>, version: &FileVersion) -> Option<(Pin, u64)
 
 impl Core {
     /// Reads every page against its checksum; a page that fails is dropped as any other that a reader meets.
-    fn read_whole(&self, id: VersionId, generation: u64) -> bool {
+    /// The files, if all passed.
+    fn read_whole(&self, id: VersionId, generation: u64) -> Option<Arc<VersionFiles>> {
         let (files, pages) = {
             let index = self.index.lock();
-            let Some(loaded) = index.loaded(id) else {
-                return false;
-            };
+            let loaded = index.loaded(id)?;
             (loaded.files.clone(), loaded.shape.pages)
         };
-        let Some(files) = files.or_else(|| self.reopen(id)) else {
-            return false;
-        };
+        let files = files.or_else(|| self.reopen(id))?;
         let step = run_pages_max(self.page_size);
         (0..pages)
             .step_by(step as usize)
             .all(|first| self.is_run_whole(&files, id, first..(first + step).min(pages), generation))
+            .then_some(files)
     }
 
     fn is_run_whole(

@@ -114,6 +114,11 @@ impl VersionFiles {
         }))
     }
 
+    /// The data once more, for reading alone: the same file, also where another has taken its name.
+    pub(super) fn data_for_reading(&self) -> io::Result<File> {
+        File::open(format!("/proc/self/fd/{}", self.data.as_raw_fd()))
+    }
+
     /// What follows from the version's identity.
     pub(super) fn shape(&self) -> Shape {
         Shape::of(self.len, self.entries_at, self.page_size)

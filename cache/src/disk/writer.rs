@@ -19,7 +19,7 @@ use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
 use super::version_file::{VersionFiles, run_pages_max};
-use super::{Core, load, runs};
+use super::{Core, PATIENCE, load, runs};
 use crate::budget::{Budget, Permit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::Kind;
@@ -58,16 +58,24 @@ impl Writer {
     pub(super) fn start(core: Arc<Core>, queue_bytes: u64) -> Result<Writer> {
         let (jobs, queue) = sync_channel(JOBS_MAX);
         let works = core.clone();
+        let budget = Budget::new(queue_bytes);
+        // Whoever waits until all is settled waits for this too.
+        let shrinking = budget.try_acquire(1);
         thread::Builder::new()
             .name("disk-writer".into())
-            .spawn(move || works.write_all(&queue))
+            .spawn(move || {
+                // `cache_size` may be smaller than it was.
+                works.make_room(0, 0);
+                drop(shrinking);
+                works.write_all(&queue);
+            })
             .map_err(|error| {
                 Error::with_cause(ErrorKind::Unavailable, "no thread for the disk tier", error)
             })?;
         Ok(Writer {
             core,
             jobs,
-            budget: Budget::new(queue_bytes),
+            budget,
             queue_bytes,
         })
     }
@@ -87,13 +95,24 @@ impl Writer {
         }
     }
 
-    /// Queues the pages, and waits for room.
+    /// Queues the pages, and waits for room, though not for ever.
     pub(super) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
         for pages in self.in_jobs(pages) {
             let count = pages.len() as u64;
-            let sent = match self.budget.acquire(bytes_of(&pages)).await {
-                Ok(room) => self.send(version, pages, room),
-                Err(_) => false,
+            if self.core.switch.is_paused() {
+                self.core.counters.skipped_pages.add(count);
+                continue;
+            }
+            let turn = tokio::time::timeout(PATIENCE, self.budget.acquire(bytes_of(&pages))).await;
+            if turn.is_err() {
+                self.core.counters.timeouts.add(1);
+                self.core
+                    .switch
+                    .off_for_a_while("what waits to be written did not move");
+            }
+            let sent = match turn {
+                Ok(Ok(room)) => self.send(version, pages, room),
+                _ => false,
             };
             if !sent {
                 self.core.counters.skipped_pages.add(count);
@@ -204,15 +223,19 @@ impl Core {
                 .try_for_each(|left| self.directory.remove(left.id))?;
             Ok(left)
         });
-        let taken = taken
-            .map_err(load::unreadable)
-            .and_then(|left| self.take_in(&left));
-        if let Err(error) = taken {
-            self.counters.failed_reads.add(1);
-            self.switch.off_for_a_while(&format!("{error:?}"));
-            return false;
+        match taken {
+            Ok(left) => {
+                self.take_in(&left);
+                self.make_room(0, 0);
+                true
+            }
+            Err(error) => {
+                self.counters.failed_reads.add(1);
+                self.switch
+                    .off_for_a_while(&format!("{:?}", load::unreadable(error)));
+                false
+            }
         }
-        true
     }
 
     fn after_failure(&self, version: &FileVersion, error: &io::Error) {
@@ -380,7 +403,7 @@ impl Core {
         }
     }
 
-    fn remove_files(&self, id: VersionId) {
+    pub(super) fn remove_files(&self, id: VersionId) {
         self.verified.forget(id);
         if let Err(error) = self.directory.remove(id) {
             self.counters.failed_writes.add(1);

@@ -79,6 +79,13 @@ impl PageCache {
             .map_or(0, |disk| disk.count(version.id(), pages))
     }
 
+    /// As [`PageCache::count_on_disk`], without waiting.
+    pub(super) fn count_known_on_disk(&self, version: &FileVersion, pages: Range<u64>) -> u64 {
+        self.disk
+            .as_ref()
+            .map_or(0, |disk| disk.count_known(version.id(), pages))
+    }
+
     /// Takes a version off the disk, unless a [`CompleteFile`] of it is in use. May wait for the disk.
     pub fn evict_from_disk(&self, version: &FileVersion) {
         if let Some(disk) = &self.disk {
@@ -112,6 +119,10 @@ impl PageCache {
                 }
             })
             .collect();
+        // Whole pages are read and checked, however little of them is wanted.
+        if missing.len() as u64 * self.page_size.bytes() > AT_ONCE_BYTES_MAX {
+            return None;
+        }
         let looked = disk.look_up_now(version.id(), &missing);
         for page in looked.pages {
             let at = (page.page - first) as usize;

@@ -30,6 +30,8 @@ const LAST_BYTES: u64 = 512;
 const FIRST_READ_BYTES: u64 = 64 << 10;
 /// How often the end of a file may say that its metadata begins earlier still. Parquet: footer, page index.
 const SKIMS_MAX: usize = 4;
+/// Pages of a version that are looked for one by one; of one that claims more, what is held is walked instead.
+const WALK_PAGES_MAX: u64 = 16_384;
 
 /// How many pages of a range are kept, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -229,7 +231,10 @@ impl PageCache {
         let range = self.known_metadata(version).await?;
         if recognise(version.path()) != Role::Footer(Format::Parquet) {
             return Some(ColumnRanges {
-                ranges: vec![range],
+                ranges: Some(range)
+                    .filter(|range| !range.is_empty())
+                    .into_iter()
+                    .collect(),
                 missing: Vec::new(),
             });
         }
@@ -237,13 +242,13 @@ impl PageCache {
         self.look_at_kept(version, range, look).await.ok()??.ok()
     }
 
-    /// How many pages of `range` are kept; counts as no use of them. May wait for the local disk, as
-    /// [`PageCache::count_on_disk`] does, and for nothing else.
+    /// How many pages of `range` are kept; counts as no use of them. Waits for nothing: of a version
+    /// that nobody has used since the start it knows what is on disk once [`PageCache::load_page_map`] was called.
     pub fn kept(&self, version: &FileVersion, range: ByteRange) -> Kept {
         let pages = self.page_size.pages_of(range);
         let mut kept = Kept {
             pages: pages.end - pages.start,
-            on_disk: self.count_on_disk(version, range),
+            on_disk: self.count_known_on_disk(version, pages.clone()),
             ..Kept::default()
         };
         for page in pages {
@@ -254,20 +259,27 @@ impl PageCache {
         kept
     }
 
-    /// Drops the pages of a version from memory and disk, and closes its file; answers how many pages there were. What is
+    /// Drops the pages of a version from memory and disk, and closes its file; answers how many pages are kept no longer. What is
     /// being fetched for it lands nonetheless. May wait for the local disk.
     pub fn evict(&self, version: &FileVersion) -> u64 {
         let whole = ByteRange::clamped(0, u64::MAX, version.len());
-        let kept = self.kept(version, whole);
-        for page in self.page_size.pages_of(whole) {
-            let key = key(version.id(), page);
-            if self.memory.contains(&key) {
-                self.memory.remove(&key);
-            }
+        let pages = self.page_size.pages_of(whole);
+        let is_here = |page: &u64| self.memory.contains(&key(version.id(), *page));
+        let on_disk = self.count_known_on_disk(version, pages.clone());
+        let in_memory: Vec<u64> = if pages.end - pages.start <= WALK_PAGES_MAX {
+            pages.clone().filter(is_here).collect()
+        } else {
+            self.memory.held(version.id())
+        };
+        let only_there = in_memory.iter().filter(|page| !self.is_on_disk(version, **page));
+        let only_there = only_there.count() as u64;
+        for page in in_memory {
+            self.memory.remove(&key(version.id(), page));
         }
         self.evict_from_disk(version);
         self.invalidate(version.id());
-        kept.kept
+        // What is pinned has stayed.
+        only_there + on_disk.saturating_sub(self.count_known_on_disk(version, pages))
     }
 
     /// Fetches those of `pages` that are not kept, in requests of at most `max_pages`; answers how many bytes it asked
@@ -315,18 +327,11 @@ impl PageCache {
         Ok(bytes)
     }
 
-    /// Has the disk tier look at what an earlier daemon left of a version, on a thread that may wait for the disk.
-    async fn load_page_map(self: &Arc<Self>, version: &FileVersion) {
-        if self.disk.is_none() {
-            return;
+    /// Has the disk tier look at what an earlier daemon left of a version; waits for it, though not for ever.
+    pub async fn load_page_map(&self, version: &FileVersion) {
+        if let Some(disk) = &self.disk {
+            disk.load_map(version.id()).await;
         }
-        let (cache, version) = (self.clone(), version.clone());
-        let first = ByteRange::clamped(0, 1, version.len());
-        let load = self
-            .runtime
-            .spawn_blocking(move || cache.count_on_disk(&version, first));
-        // Without it pages are fetched once more, which is no failure.
-        let _ = load.await;
     }
 
     /// Fills a range and shows its bytes to `look`. They are gathered within the byte budget, and for no longer than that;

@@ -66,7 +66,7 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     };
     // A reader that has seen enough closes the pipe: that is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
-    let has_made_room = totals.pages_kept < totals.pages || totals.pages_pushed_out > 0;
+    let has_made_room = totals.pages_kept < totals.pages;
     if request.action == Action::Fill && has_made_room {
         eprintln!(
             "lookupfs: {} pages of the cache had to make room meanwhile, so memory may be too small for all of this; \

@@ -65,6 +65,7 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
     };
     job.fetched(fetched);
     job.pay(fetched).await;
+    job.pages.load_page_map(version).await;
     let page = job.pages.page_size().bytes();
     let step = job.step_bytes(STEP_BYTES).div_ceil(page) * page;
     for range in &ranges {
@@ -74,7 +75,7 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             let next = ((at / step + 1) * step).min(range.end());
             let part = ByteRange::new(at, next)?;
             // Paid before it is fetched, so that many at once do not begin with a burst.
-            let kept = tokio::task::block_in_place(|| job.pages.kept(version, part));
+            let kept = job.pages.kept(version, part);
             job.pay((kept.pages - kept.kept) * page).await;
             job.fetched(job.pages.fill(source, version, part).await?);
             job.count(|totals| totals.bytes_done += next - at);
@@ -109,6 +110,7 @@ async fn check(job: &Job, version: &FileVersion) {
 async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
     let look = LOOK_PAGES * job.pages.page_size().bytes();
     let mut sum = Kept::default();
+    job.pages.load_page_map(version).await;
     let mut bytes = 0;
     for range in ranges {
         bytes += range.len();
@@ -116,8 +118,7 @@ async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
         while at < range.end() {
             let next = ((at / look + 1) * look).min(range.end());
             let part = ByteRange::clamped(at, next - at, version.len());
-            // It may look at the local disk.
-            let kept = tokio::task::block_in_place(|| job.pages.kept(version, part));
+            let kept = job.pages.kept(version, part);
             sum.pages += kept.pages;
             sum.kept += kept.kept;
             sum.in_memory += kept.in_memory;
@@ -127,7 +128,7 @@ async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
         }
     }
     job.count(|totals| {
-        totals.bytes += bytes;
+        totals.bytes = totals.bytes.saturating_add(bytes);
         totals.pages += sum.pages;
         totals.pages_kept += sum.kept;
         totals.pages_in_memory += sum.in_memory;
@@ -140,6 +141,7 @@ async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
 async fn evict(job: &Job, found: &Found) -> Result<()> {
     let (pages, version) = (job.pages.clone(), found.version.clone());
     let mounts = job.mounts_of(found);
+    pages.load_page_map(&version).await;
     // A notification may wait for a READ of ours: not on a thread that answers those.
     let dropping = tokio::task::spawn_blocking(move || {
         let dropped = pages.evict(&version);
@@ -153,7 +155,7 @@ async fn evict(job: &Job, found: &Found) -> Result<()> {
         Error::with_cause(ErrorKind::Unavailable, message, error)
     })?;
     job.count(|totals| {
-        totals.bytes += found.version.len();
+        totals.bytes = totals.bytes.saturating_add(found.version.len());
         totals.pages_dropped += dropped;
     });
     Ok(())

@@ -134,7 +134,7 @@ async fn list(mounted: &Mounted, path: &SourcePath) -> Result<Arc<Listing>> {
 async fn send(job: &Job, files: &mpsc::Sender<Found>, found: Found) {
     job.count(|totals| {
         totals.files += 1;
-        totals.bytes_found += found.version.len();
+        totals.bytes_found = totals.bytes_found.saturating_add(found.version.len());
     });
     // The receiver lives as long as the job.
     let _ = files.send(found).await;

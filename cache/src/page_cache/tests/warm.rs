@@ -354,6 +354,7 @@ async fn what_was_warmed_is_on_disk_after_a_restart_and_not_fetched_again_p7() {
     let known = fixture.cache.known_metadata(&table).await;
     let fixture = fixture.restarted(config, &disk);
     fixture.log().reset();
+    fixture.cache.load_page_map(&file).await;
     let kept = fixture.cache.kept(&file, whole(&file));
     let pages = 10_000_000u64.div_ceil(PAGE);
     assert_eq!((kept.kept, kept.in_memory, kept.on_disk), (pages, 0, pages));
