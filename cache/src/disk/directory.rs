@@ -9,7 +9,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 
@@ -246,11 +245,20 @@ fn take_lock(path: &Path, owner: &str, patience: Duration) -> Result<Flock<File>
                 }
                 return Ok(lock);
             }
-            Err((other, Errno::EWOULDBLOCK | Errno::EINTR)) if start.elapsed() < patience => {
-                directory = other
+            Err((other, errno)) => {
+                let error = io::Error::from(errno);
+                let is_taken = matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                );
+                if !is_taken {
+                    return Err(refusal(path, "cannot be locked", error));
+                }
+                if start.elapsed() >= patience {
+                    return Err(taken(path));
+                }
+                directory = other;
             }
-            Err((_, Errno::EWOULDBLOCK | Errno::EINTR)) => return Err(taken(path)),
-            Err((_, error)) => return Err(refusal(path, "cannot be locked", error.into())),
         }
         pause();
     }
