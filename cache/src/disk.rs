@@ -24,6 +24,7 @@ mod evict;
 mod format;
 mod geometry;
 mod index;
+mod kernel_pages;
 mod load;
 mod state;
 mod unit;

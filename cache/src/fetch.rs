@@ -81,12 +81,12 @@ impl ExtentFetch {
         cache.counters.extents.add(1);
         cache.counters.extent_bytes.add(self.range.len());
         match self.fetch(&cache).await {
-            Ok((permit, bytes)) => {
+            Ok((permit, pages)) => {
                 if let Some(account) = &self.opening.account {
                     account.charge(self.range.len());
                 }
-                self.publish(&cache, &bytes);
-                drop((bytes, permit));
+                self.publish(&cache, pages);
+                drop(permit);
             }
             Err(error) => {
                 cache.counters.failed_extents.add(1);
@@ -97,7 +97,7 @@ impl ExtentFetch {
         }
     }
 
-    async fn fetch(&self, cache: &PageCache) -> Result<(Permit, Bytes)> {
+    async fn fetch(&self, cache: &PageCache) -> Result<(Permit, Vec<Box<[u8]>>)> {
         let end = Instant::now() + cache.deadline;
         let turn = timeout_at(end, cache.budget.acquire(self.range.len())).await;
         // Nobody's fault but that of too many readers: the file stays open.
@@ -114,25 +114,25 @@ impl ExtentFetch {
         Ok((permit, bytes))
     }
 
-    async fn ask(&self, cache: &PageCache) -> Result<Bytes> {
+    async fn ask(&self, cache: &PageCache) -> Result<Vec<Box<[u8]>>> {
         let file = match &self.opening.way {
             Way::Open(file) => file.clone(),
             Way::At(source, version) => cache.handles.open(source, version).await?,
         };
-        let bytes = file.read(self.range).await?;
-        if bytes.len() as u64 != self.range.len() {
+        let pages = file.read_pages(self.range, cache.page_size).await?;
+        let len: u64 = pages.iter().map(|page| page.len() as u64).sum();
+        if len != self.range.len() {
             return Err(Error::new(
                 ErrorKind::Unavailable,
                 format!(
-                    "{}: the source answered {} bytes for {}..{}",
+                    "{}: the source answered {len} bytes for {}..{}",
                     file.version(),
-                    bytes.len(),
                     self.range.start(),
                     self.range.end(),
                 ),
             ));
         }
-        Ok(bytes)
+        Ok(pages)
     }
 
     fn too_late(&self, cache: &PageCache, what: &str) -> Error {
@@ -149,18 +149,20 @@ impl ExtentFetch {
     }
 
     /// Keeps each page before it lands, so that a reader that comes after finds one or the other.
-    fn publish(self, cache: &PageCache, bytes: &Bytes) {
+    fn publish(self, cache: &PageCache, pages: Vec<Box<[u8]>>) {
         let version = self.opening.version();
-        let layout = cache.tails.learn(version, self.range, bytes);
-        let mut kept = Vec::with_capacity(self.leads.len());
-        for lead in self.leads {
-            let range = cache.page_size.range_of(lead.key().index, version.len());
-            let from = (range.start() - self.range.start()) as usize;
-            let page = &bytes[from..from + range.len() as usize];
-            let kind = layout.kind_of(range);
-            let page = cache.memory.insert(*lead.key(), page, kind);
+        let layout = cache.tails.learn(version, self.range, || pages.concat().into());
+        let first = cache.page_size.pages_of(self.range).start;
+        let mut leads = self.leads.into_iter().peekable();
+        let mut kept = Vec::with_capacity(leads.len());
+        for (index, bytes) in (first..).zip(pages) {
+            let Some(lead) = leads.next_if(|lead| lead.key().index.0 == index) else {
+                continue;
+            };
+            let kind = layout.kind_of(cache.page_size.range_of(lead.key().index, version.len()));
+            let page = cache.memory.insert(*lead.key(), bytes, kind);
             kept.push(NewPage {
-                page: lead.key().index.0,
+                page: index,
                 bytes: page.clone(),
                 kind,
             });
@@ -171,7 +173,7 @@ impl ExtentFetch {
         if let Some(footer) = cache.tails.unread_footer(version)
             && let Some(bytes) = cache.peek(version, footer)
         {
-            cache.tails.learn(version, footer, &bytes);
+            cache.tails.learn(version, footer, || bytes);
         }
     }
 }

@@ -10,8 +10,7 @@
 //! moka frees what it drops some epochs later, and a thread that is not scheduled can hold an epoch for long. So moka is
 //! given slots, and a slot is emptied the moment its page is pushed out.
 //!
-//! Owns the count of living page bytes. Pages own their bytes: one that is cut out of a larger extent is copied, so that
-//! the extent is not pinned; and a page lives, and counts, until the last reader that holds a slice of it lets go.
+//! Owns the count of living page bytes. Pages own their bytes, so that no extent is pinned by one of them; and a page lives, and counts, until the last reader that holds a slice of it lets go.
 //! Refuses to fetch. Called by `page_cache.rs` and `fetch.rs`.
 
 use std::sync::Arc;
@@ -34,6 +33,9 @@ use protected::Protected;
 
 /// What one entry costs beside the bytes of its page: key, hash table, queue nodes, counters, allocator.
 pub(crate) const ENTRY_OVERHEAD: u64 = 512;
+
+/// Room for so many entries is made at once, at most: a MiB for each part.
+const FIRST_ENTRIES_MAX: u64 = 64 << 10;
 
 /// Which share a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,14 +180,8 @@ impl Memory {
         held
     }
 
-    /// Copies `bytes` into a page of its own and keeps it as far as the budget allows. The page is returned for those
-    /// who wait for it, kept or not.
-    pub(crate) fn insert(&self, key: PageKey, bytes: &[u8], kind: Kind) -> Bytes {
-        self.insert_owned(key, bytes.into(), kind)
-    }
-
-    /// As [`Memory::insert`], for bytes that are nobody else's.
-    pub(crate) fn insert_owned(&self, key: PageKey, bytes: Box<[u8]>, kind: Kind) -> Bytes {
+    /// Keeps a page as far as the budget allows. It is returned for those who wait for it, kept or not.
+    pub(crate) fn insert(&self, key: PageKey, bytes: Box<[u8]>, kind: Kind) -> Bytes {
         let (gauge, budget) = match kind {
             Kind::Data => (&self.data_gauge, self.data_budget),
             Kind::Metadata => (&self.metadata_gauge, self.metadata_budget),
@@ -296,6 +292,8 @@ fn pages(
     let pages = capacity / (page_size.bytes() + ENTRY_OVERHEAD);
     let segments = (pages / 128).clamp(1, 16) as usize;
     SegmentedCache::builder(segments)
+        // A table that grows is hashed anew each time, by the thread that happens to insert.
+        .initial_capacity(pages.min(FIRST_ENTRIES_MAX) as usize)
         .max_capacity(capacity)
         .eviction_policy(policy)
         .weigher(|_, slot: &Slot| {
@@ -365,7 +363,7 @@ mod tests {
         let bytes = vec![7; 16 << 10];
         let fill = |keys: &dyn Fn(u64) -> PageKey, count| {
             for index in 0..count {
-                memory.insert(keys(index), &bytes, Kind::Data);
+                memory.insert(keys(index), bytes[..].into(), Kind::Data);
                 if index % 100 == 99 {
                     memory.protect((index - 99..=index).map(keys));
                 }
@@ -394,10 +392,10 @@ mod tests {
         let (scan, footer) = (keys("scan"), keys("footer"));
         let bytes = vec![7; 16 << 10];
         for index in 0..32 {
-            memory.insert(footer(index), &bytes, Kind::Metadata);
+            memory.insert(footer(index), bytes[..].into(), Kind::Metadata);
         }
         for index in 0..10_000 {
-            memory.insert(scan(index), &bytes, Kind::Data);
+            memory.insert(scan(index), bytes[..].into(), Kind::Data);
             assert!(memory.live_bytes(Kind::Data) <= data, "after page {index}");
         }
         let live = memory.live_bytes(Kind::Data);
@@ -421,11 +419,11 @@ mod tests {
         let (scan, hot) = (keys("scan"), keys("hot"));
         let bytes = vec![7; 16 << 10];
         for index in 0..64 {
-            memory.insert(hot(index), &bytes, Kind::Data);
+            memory.insert(hot(index), bytes[..].into(), Kind::Data);
         }
         let mut hits = 0;
         for index in 0..8_000 {
-            memory.insert(scan(index), &bytes, Kind::Data);
+            memory.insert(scan(index), bytes[..].into(), Kind::Data);
             hits += u64::from(memory.get(&hot(index % 64)).is_some());
         }
         assert!(hits > 7_600, "{hits} of 8000 hot reads were hits");
@@ -438,13 +436,13 @@ mod tests {
         let bytes = vec![7; 16 << 10];
         let survive = |reads_of_a_page: u64| {
             for index in 0..100 {
-                memory.insert(hot(index), &bytes, Kind::Data);
+                memory.insert(hot(index), bytes[..].into(), Kind::Data);
             }
             for _ in 0..5 {
                 (0..100).for_each(|index| assert!(memory.get(&hot(index)).is_some()));
             }
             for index in 0..5000 {
-                memory.insert(scan(index), &bytes, Kind::Data);
+                memory.insert(scan(index), bytes[..].into(), Kind::Data);
                 for _ in 0..reads_of_a_page {
                     memory.get(&scan(index));
                 }
@@ -467,7 +465,7 @@ mod tests {
         for name in ["old", "new"] {
             let pages = keys(name);
             for index in 0..150 {
-                memory.insert(pages(index), &bytes, Kind::Data);
+                memory.insert(pages(index), bytes[..].into(), Kind::Data);
             }
             for _ in 0..4 {
                 (0..150).for_each(|index| drop(memory.get(&pages(index))));
@@ -493,7 +491,7 @@ mod tests {
     fn a_page_larger_than_the_budget_is_served_and_dropped() {
         let memory = Memory::new(64 << 10, 64 << 10, page_size());
         let key = keys("large")(0);
-        let page = memory.insert(key, &vec![1; 1 << 20], Kind::Data);
+        let page = memory.insert(key, vec![1; 1 << 20].into(), Kind::Data);
         assert_eq!(page.len(), 1 << 20);
         memory.clear();
         assert!(!memory.contains(&key));

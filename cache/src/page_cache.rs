@@ -244,12 +244,12 @@ impl PageCache {
     }
 
     /// Learns what it can of the version's layout from `bytes`, those of `range`, and from what is in memory.
-    pub(crate) fn learn(&self, version: &FileVersion, range: ByteRange, bytes: &[u8]) {
-        self.tails.learn(version, range, bytes);
+    pub(crate) fn learn(&self, version: &FileVersion, range: ByteRange, bytes: Bytes) {
+        self.tails.learn(version, range, || bytes);
         if let Some(footer) = self.tails.unread_footer(version)
             && let Some(bytes) = self.peek(version, footer)
         {
-            self.tails.learn(version, footer, &bytes);
+            self.tails.learn(version, footer, || bytes);
         }
     }
 

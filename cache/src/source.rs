@@ -11,6 +11,7 @@ pub mod local;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
 pub mod open;
+mod pages;
 pub mod retry;
 
 use std::fmt::Debug;
@@ -20,7 +21,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 /// What is at a path.
@@ -157,6 +158,15 @@ pub trait OpenFile: Send + Sync + Debug + 'static {
     /// `Invalid` for a range that does not lie inside the version; `Changed` where those bytes have gone; `Corrupt`
     /// where no replica passes its checksum; `Unavailable` or `TimedOut` otherwise.
     async fn read(&self, range: ByteRange) -> Result<Bytes>;
+
+    /// What [`OpenFile::read`] gives, cut where pages of `page_size` end in the file: each page in memory of its own, the
+    /// first and the last one shorter where the range is.
+    ///
+    /// # Errors
+    /// As [`OpenFile::read`].
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        Ok(pages::cut(range, page_size, &self.read(range).await?))
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
+use bytes::Bytes;
 use moka::sync::Cache;
 
 use crate::footer::{Skim, skim};
@@ -112,8 +113,14 @@ impl Tails {
         }
     }
 
-    /// Learns what it can from `bytes`, those of `range` of the version, and says what is known now.
-    pub(crate) fn learn(&self, version: &FileVersion, range: ByteRange, bytes: &[u8]) -> Layout {
+    /// Learns what it can from `bytes`, those of `range` of the version, and says what is known now. They are asked for only
+    /// where they may hold a footer that is not known yet.
+    pub(crate) fn learn(
+        &self,
+        version: &FileVersion,
+        range: ByteRange,
+        bytes: impl FnOnce() -> Bytes,
+    ) -> Layout {
         let Role::Footer(format) = recognise(version.path()) else {
             return self.layout(version);
         };
@@ -124,7 +131,7 @@ impl Tails {
         if range.end() != version.len() || self.max_tail == 0 {
             return known.map_or(Layout::ALL_DATA, |known| self.layout_of(version, known));
         }
-        let known = self.skim(format, version, bytes);
+        let known = self.skim(format, version, &bytes());
         self.known.insert(version.id(), known);
         self.layout_of(version, known)
     }
@@ -247,7 +254,7 @@ mod tests {
             // Whatever part of the end comes first, and whatever comes after it.
             for from in [cut.min(file_len - 12), again.min(file_len - 12)] {
                 let range = ByteRange::clamped(from, u64::MAX, file_len);
-                tails.learn(&first, range, &bytes[from as usize..]);
+                tails.learn(&first, range, || Bytes::copy_from_slice(&bytes[from as usize..]));
             }
             let is_metadata = |byte: u64| byte >= metadata_from && byte >= file_len.saturating_sub(max_tail);
             let naive: Vec<Kind> = pages.clone().map(|page| {

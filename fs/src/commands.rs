@@ -155,6 +155,7 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
     raise_open_files();
     keep_large_buffers_apart();
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(worker_threads())
         .enable_all()
         .build()
         .map_err(failed)?;
@@ -194,6 +195,13 @@ fn raise_open_files() {
     if let Err(error) = raised {
         tracing::warn!(%error, "the limit of open files stays as it is");
     }
+}
+
+/// Half of the processors, the other half is for those who read: event loops, readers, and at the source. Where each
+/// processor has a worker, on two of them, the workers wake each other for nothing at every step of a fetch, which makes
+/// it a fifth longer.
+fn worker_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
 /// fuser reads requests into a buffer of 16 MiB for each event loop, of which only the first kernel page is ever used

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 
+use super::kernel_pages::keep_no_access_time;
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::VersionId;
 
@@ -101,7 +102,10 @@ impl Directory {
         // The map first: one without data is known for what it is.
         let map = make(&map)?;
         match make(&data) {
-            Ok(data) => Ok((data, map)),
+            Ok(data) => {
+                keep_no_access_time(&data);
+                Ok((data, map))
+            }
             Err(error) => {
                 self.remove(id)?;
                 Err(error)

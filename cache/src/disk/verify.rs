@@ -175,6 +175,7 @@ impl Core {
             (loaded.files.clone(), loaded.shape.pages)
         };
         let files = files.or_else(|| self.reopen(id))?;
+        files.read_anew();
         let step = run_pages_max(self.page_size);
         (0..pages)
             .step_by(step as usize)

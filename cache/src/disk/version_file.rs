@@ -15,6 +15,7 @@ use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::format::{self, BLOCK_BYTES, ENTRY_BYTES, HEADER_BYTES_MAX};
 use super::geometry::Shape;
+use super::kernel_pages;
 use crate::memory::Kind;
 use crate::page::{PageIndex, PageSize};
 use crate::version::{FileVersion, VersionId};
@@ -117,6 +118,11 @@ impl VersionFiles {
     /// The data once more, for reading alone: the same file, also where another has taken its name.
     pub(super) fn data_for_reading(&self) -> io::Result<File> {
         File::open(format!("/proc/self/fd/{}", self.data.as_raw_fd()))
+    }
+
+    /// Has the data read from the disk itself from now on, and not from what the kernel keeps of writing it.
+    pub(super) fn read_anew(&self) {
+        kernel_pages::read_anew(&self.data);
     }
 
     /// What follows from the version's identity.

@@ -173,10 +173,10 @@ impl PageCache {
     fn promote(&self, version: &FileVersion, found: FoundPage) -> Bytes {
         let FoundPage { page, bytes, kind } = found;
         let range = self.page_size.range_of(PageIndex(page), version.len());
-        let bytes = self.memory.insert_owned(key(version.id(), page), bytes, kind);
+        let bytes = self.memory.insert(key(version.id(), page), bytes, kind);
         // What an earlier daemon learned of a file's end is in the file's end.
         if kind == Kind::Metadata && range.end() == version.len() {
-            self.learn(version, range, &bytes);
+            self.learn(version, range, bytes.clone());
         }
         bytes
     }

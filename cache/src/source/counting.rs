@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{FileStatus, Listing, OpenFile, Source};
 use crate::error::Result;
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 /// Requests and bytes so far. Shared by whoever asks and whoever shows.
@@ -178,5 +178,13 @@ impl OpenFile for CountingFile {
             .read_bytes
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(bytes)
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        let call = self.inner.read_pages(range, page_size);
+        let pages = self.counters.count(&self.counters.read, call).await?;
+        let len: usize = pages.iter().map(|page| page.len()).sum();
+        self.counters.read_bytes.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(pages)
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{FileStatus, Listing, OpenFile, Source};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 /// How long calls may take.
@@ -101,6 +101,17 @@ struct DeadlineFile {
     deadline: Duration,
 }
 
+impl DeadlineFile {
+    fn what(&self, range: ByteRange) -> String {
+        format!(
+            "bytes {}..{} of {}",
+            range.start(),
+            range.end(),
+            self.inner.version()
+        )
+    }
+}
+
 #[deny(clippy::missing_trait_methods)]
 #[async_trait]
 impl OpenFile for DeadlineFile {
@@ -109,14 +120,11 @@ impl OpenFile for DeadlineFile {
     }
 
     async fn read(&self, range: ByteRange) -> Result<Bytes> {
-        let what = || {
-            format!(
-                "bytes {}..{} of {}",
-                range.start(),
-                range.end(),
-                self.inner.version()
-            )
-        };
-        within(self.deadline, what, self.inner.read(range)).await
+        within(self.deadline, || self.what(range), self.inner.read(range)).await
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        let call = self.inner.read_pages(range, page_size);
+        within(self.deadline, || self.what(range), call).await
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::deadline::Deadlines;
 use super::{FileStatus, Listing, OpenFile, Source};
 use crate::error::Result;
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -143,6 +143,11 @@ impl OpenFile for RetryFile {
 
     async fn read(&self, range: ByteRange) -> Result<Bytes> {
         let call = || self.inner.read(range);
+        retry(self.limits.tries, self.limits.deadlines.read, call).await
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        let call = || self.inner.read_pages(range, page_size);
         retry(self.limits.tries, self.limits.deadlines.read, call).await
     }
 }

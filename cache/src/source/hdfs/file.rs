@@ -7,19 +7,21 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use hdfs_native::file::FileReader;
 use parking_lot::RwLock;
 
 use super::{Shared, failure};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::source::OpenFile;
+use crate::source::pages::{Cut, Take};
 use crate::source::retry::Backoff;
 use crate::version::FileVersion;
 
@@ -103,7 +105,7 @@ impl HdfsFile {
         }
     }
 
-    async fn read_with_retries(&self, range: ByteRange) -> Result<Bytes> {
+    async fn read_with_retries<T: Take>(&self, range: ByteRange, empty: impl Fn() -> T) -> Result<T> {
         let mut opened = self.reader().await?;
         if range.end() > opened.visible_len() && opened.at.elapsed() >= VISIBLE_LENGTH_AGE_MIN {
             opened = self.replace(&opened).await?;
@@ -111,8 +113,8 @@ impl HdfsFile {
         let mut backoff = Backoff::new();
         let mut readers = 1;
         loop {
-            let error = match self.read_once(&opened, range).await {
-                Ok(bytes) => return Ok(bytes),
+            let error = match self.read_once(&opened, range, empty()).await {
+                Ok(taken) => return Ok(taken),
                 Err(error) => error,
             };
             let unfinished = range.end() > opened.visible_len();
@@ -132,7 +134,7 @@ impl HdfsFile {
         }
     }
 
-    async fn read_once(&self, opened: &Opened, range: ByteRange) -> Result<Bytes> {
+    async fn read_once<T: Take>(&self, opened: &Opened, range: ByteRange, mut taken: T) -> Result<T> {
         let what = || {
             format!(
                 "cannot read bytes {}..{} of {}",
@@ -152,9 +154,18 @@ impl HdfsFile {
         }
         // Both fit: they do not exceed the reader's length, which is a usize.
         let (start, len) = (range.start() as usize, range.len() as usize);
-        let reading = AssertUnwindSafe(async { opened.reader.read_range(start, len).await });
-        let bytes = match reading.catch_unwind().await {
-            Ok(Ok(bytes)) => bytes,
+        // Packet by packet: `read_range` would copy them into one buffer first.
+        let reading = AssertUnwindSafe(async {
+            let mut packets = pin!(opened.reader.read_range_stream(start, len));
+            let mut came = 0;
+            while let Some(packet) = packets.next().await.transpose()? {
+                came += packet.len();
+                taken.take(&packet);
+            }
+            Ok(came)
+        });
+        let came = match reading.catch_unwind().await {
+            Ok(Ok(came)) => came,
             Ok(Err(error)) => return Err(failure::describe(&what(), &error)),
             Err(_panic) => {
                 return Err(Error::new(
@@ -163,29 +174,23 @@ impl HdfsFile {
                 ));
             }
         };
-        if bytes.len() != len {
+        if came != len {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("{}: only {} bytes came", what(), bytes.len()),
+                format!("{}: only {came} bytes came", what()),
             ));
         }
-        Ok(bytes)
-    }
-}
-
-#[async_trait]
-impl OpenFile for HdfsFile {
-    fn version(&self) -> &FileVersion {
-        &self.version
+        Ok(taken)
     }
 
-    async fn read(&self, range: ByteRange) -> Result<Bytes> {
+    /// What `empty` gives, once all of `range` has been put into it.
+    async fn read_within_deadline<T: Take>(&self, range: ByteRange, empty: impl Fn() -> T) -> Result<T> {
         crate::source::check_range(&self.version, range)?;
         if range.is_empty() {
-            return Ok(Bytes::new());
+            return Ok(empty());
         }
         let deadline = self.shared.read_deadline;
-        tokio::time::timeout(deadline, self.read_with_retries(range))
+        tokio::time::timeout(deadline, self.read_with_retries(range, empty))
             .await
             .unwrap_or_else(|_| {
                 Err(Error::new(
@@ -198,6 +203,23 @@ impl OpenFile for HdfsFile {
                     ),
                 ))
             })
+    }
+}
+
+#[async_trait]
+impl OpenFile for HdfsFile {
+    fn version(&self) -> &FileVersion {
+        &self.version
+    }
+
+    async fn read(&self, range: ByteRange) -> Result<Bytes> {
+        let empty = || Vec::with_capacity(range.len() as usize);
+        Ok(self.read_within_deadline(range, empty).await?.into())
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        let empty = || Cut::new(range, page_size);
+        Ok(self.read_within_deadline(range, empty).await?.into_pages())
     }
 }
 
