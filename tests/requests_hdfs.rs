@@ -96,3 +96,31 @@ fn one_row_of_a_parquet_file_costs_two_namenode_requests_and_two_reads_cold_and_
     let reads = daemon.count("/sources/0/requests/read") - before;
     assert!(reads <= 3, "{reads} reads at the DataNodes for a whole row");
 }
+
+#[test]
+fn a_data_page_of_several_mib_is_one_request() {
+    let hdfs = MiniHdfs::from_env();
+    let local = tempfile::tempdir().unwrap();
+    let sample = local.path().join("sample.parquet");
+    let made = Command::new(program("lookup"))
+        .args(["sample", "--rows", "9000"])
+        .arg(&sample)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let directory = hdfs.new_path("data-pages");
+    for name in ["sibling.parquet", "a.parquet"] {
+        hdfs.put(&sample, &format!("{directory}/{name}"));
+    }
+    let mut daemon = Daemon::new().with_env("HADOOP_CONF_DIR", hdfs.conf.to_str().unwrap());
+    let mount = daemon.mount(&format!("{}{directory}", hdfs.url()), "ttl=600");
+    get_one_row(&mount.join("sibling.parquet"));
+    let reads = || daemon.count("/sources/0/requests/read");
+    let before = reads();
+    get_one_row(&mount.join("a.parquet"));
+    // Its footer and page index, and the data page of 4 MiB, which the kernel asks for in pieces of 128 KiB.
+    assert_eq!(reads() - before, 2);
+    // What the kernel has is not asked for again.
+    get_one_row(&mount.join("a.parquet"));
+    assert_eq!(reads() - before, 2);
+}

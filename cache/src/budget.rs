@@ -84,6 +84,11 @@ impl Budget {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// Bytes that may be taken.
+    pub(crate) fn limit(&self) -> u64 {
+        self.total
+    }
+
     /// Whether so much is taken, or waited for, that nothing should be fetched ahead of need.
     pub(crate) fn is_busy(&self) -> bool {
         (self.semaphore.available_permits() as u64) < self.total / UNIT / 2

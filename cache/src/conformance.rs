@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::error::{ErrorKind, Result};
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::source::{FileKind, FileStatus, OpenFile, Source};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
@@ -263,6 +263,7 @@ impl Suite<'_> {
                 answer[..] == bytes[start..end],
                 "bytes {start}..{end} are not those of the file"
             );
+            self.pages(&*file, &bytes, (start, end)).await;
         }
         for (start, end) in [(0, len + 1), (len, len + 1), (len + 5, len + 9)] {
             let answer = file.read(range(start, end)).await;
@@ -274,6 +275,24 @@ impl Suite<'_> {
             file.read(far).await,
             &[ErrorKind::Invalid],
         );
+    }
+
+    /// The same bytes, cut where pages of the file end.
+    async fn pages(&mut self, file: &dyn OpenFile, bytes: &[u8], (start, end): (usize, usize)) {
+        let page = good("page size", PageSize::new(4096 << self.random.random_range(0..3)));
+        let pages = good("read in pages", file.read_pages(range(start, end), page).await);
+        assert!(
+            pages.concat() == bytes[start..end],
+            "pages of bytes {start}..{end}"
+        );
+        let mut at = start as u64;
+        for bytes in &pages[..pages.len().saturating_sub(1)] {
+            at += bytes.len() as u64;
+            assert!(
+                at.is_multiple_of(page.bytes()) && !bytes.is_empty(),
+                "a page ends at {at}"
+            );
+        }
     }
 
     async fn empty_file(&mut self) {

@@ -20,6 +20,9 @@ const MIN_RUN: u32 = 3;
 /// Extents that one window is fetched in, so that they travel in parallel.
 const EXTENTS_PER_WINDOW: u64 = 4;
 
+/// Announced reads that are remembered in a set.
+const ANNOUNCED: usize = 8;
+
 const SETS: usize = 256;
 const WAYS: usize = 8;
 
@@ -39,6 +42,8 @@ struct Stream {
 #[derive(Default)]
 struct Set {
     streams: [Option<Stream>; WAYS],
+    /// What readers have said that they read, and have not read to its end; the newest first.
+    announced: [Option<(VersionId, ByteRange)>; ANNOUNCED],
     clock: u64,
 }
 
@@ -72,6 +77,37 @@ impl Streams {
             return None;
         }
         let mut set = self.set(version).try_lock()?;
+        if set.is_announced(version, read) {
+            return None;
+        }
+        self.follow(&mut set, version, file_len, read)
+    }
+
+    /// A reader is about to read all of `range`. The pieces that the kernel asks for it are no stream; announcements that
+    /// adjoin are one, and then this says what to fetch ahead, as [`Streams::observe`] does.
+    pub(crate) fn announce(
+        &self,
+        version: VersionId,
+        file_len: u64,
+        range: ByteRange,
+    ) -> Option<Vec<ByteRange>> {
+        if self.max_window == 0 || range.is_empty() {
+            return None;
+        }
+        let mut set = self.set(version).lock();
+        // The oldest gives way.
+        set.announced.rotate_right(1);
+        set.announced[0] = Some((version, range));
+        self.follow(&mut set, version, file_len, range)
+    }
+
+    fn follow(
+        &self,
+        set: &mut Set,
+        version: VersionId,
+        file_len: u64,
+        read: ByteRange,
+    ) -> Option<Vec<ByteRange>> {
         let stream = set.find(version, read);
         let before = stream.next;
         if !stream.advance(read) {
@@ -83,8 +119,12 @@ impl Streams {
 
     /// Forgets the streams of a version that has gone.
     pub(crate) fn forget(&self, version: VersionId) {
-        for stream in &mut self.set(version).lock().streams {
+        let mut set = self.set(version).lock();
+        for stream in &mut set.streams {
             stream.take_if(|stream| stream.version == version);
+        }
+        for announced in &mut set.announced {
+            announced.take_if(|(announced, _)| *announced == version);
         }
     }
 
@@ -130,6 +170,21 @@ impl Streams {
 }
 
 impl Set {
+    /// Whether `read` lies in what was announced. That is forgotten with its last byte: whoever comes later may be a stream.
+    fn is_announced(&mut self, version: VersionId, read: ByteRange) -> bool {
+        // The last piece may reach further, up to the end of the kernel's window.
+        let covers = |announced: &&mut Option<(VersionId, ByteRange)>| {
+            announced.is_some_and(|(of, range)| {
+                of == version && (range.start()..range.end()).contains(&read.start())
+            })
+        };
+        let Some(announced) = self.announced.iter_mut().find(covers) else {
+            return false;
+        };
+        announced.take_if(|(_, range)| range.end() <= read.end());
+        true
+    }
+
     /// The stream that `read` belongs to, or a new one in place of the least valuable.
     fn find(&mut self, version: VersionId, read: ByteRange) -> &mut Stream {
         self.clock += 1;
@@ -316,6 +371,42 @@ mod tests {
             }
         }
         assert!(refills >= 5, "{refills} refills");
+    }
+
+    #[test]
+    fn what_was_announced_is_no_stream_and_what_comes_after_it_may_be_one() {
+        let streams = streams();
+        let announced = read(MIB, 2 * MIB);
+        let scan = |from: u64, to: u64| -> u64 {
+            let ahead = (from..to)
+                .step_by(128 << 10)
+                .filter_map(|at| streams.observe(version(1), FILE, read(at, 128 * KIB)));
+            ahead.flatten().map(|extent| extent.len()).sum()
+        };
+        assert_eq!(streams.announce(version(1), FILE, announced), None);
+        assert_eq!(scan(MIB, 3 * MIB), 0);
+        assert!(
+            scan(MIB, 3 * MIB) > MIB,
+            "its last byte has been read, so it is forgotten"
+        );
+        assert_eq!(streams.announce(version(1), FILE, announced), None);
+        streams.forget(version(1));
+        assert!(scan(MIB, 3 * MIB) > MIB);
+    }
+
+    #[test]
+    fn announcements_that_adjoin_are_a_stream() {
+        let streams = streams();
+        let mut ahead = 0;
+        for step in 0..20 {
+            let extents = streams.announce(version(1), FILE, read(step * MIB, MIB));
+            ahead += extents.iter().flatten().map(|extent| extent.len()).sum::<u64>();
+        }
+        assert!(ahead > 10 * MIB, "{ahead}");
+        for step in 0..20 {
+            let random = step * 7_919 % 60 * MIB;
+            assert_eq!(streams.announce(version(2), FILE, read(random, MIB)), None);
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ counters! {
     bytes_read,
     /// READLINK requests.
     readlinks,
-    /// Version ioctls.
+    /// Ioctls: what a version is called, and what is about to be read.
     ioctls,
     /// Requests that would write, answered EROFS.
     refused_writes,

@@ -13,7 +13,7 @@ use lookupfs_cache::disk::CompleteFile;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::namespace::{Known, Namespace};
 use lookupfs_cache::page::ByteRange;
-use lookupfs_cache::page_cache::PageCache;
+use lookupfs_cache::page_cache::{MAX_READ_BYTES, PageCache};
 use lookupfs_cache::source::{Entry, FileKind, FileStatus};
 use lookupfs_cache::version::{FileVersion, SourcePath, VersionId, is_file_name};
 
@@ -240,6 +240,24 @@ impl Filesystem {
                 }
                 Err(error) => Err(error),
             }
+        })
+    }
+
+    /// A reader is about to read all of `range`: what is missing of it is begun, in requests that are as large as they may
+    /// be. Answered as soon as it is begun; a failure shows in the read.
+    pub fn will_need(self: &Arc<Self>, number: u64, offset: u64, len: u64) -> Answer<()> {
+        let (inode, version) = match self.file(number) {
+            Ok(found) => found,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let range = ByteRange::clamped(offset, len.min(MAX_READ_BYTES), version.len());
+        let this = self.clone();
+        Answer::later(async move {
+            let usage = inode.usage_on(&this.account);
+            let (source, account) = (this.namespace.source(), Some(&usage.account));
+            let pages = &this.shared.pages;
+            pages.will_need(source, &version, range, account).await;
+            Ok(())
         })
     }
 

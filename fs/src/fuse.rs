@@ -40,6 +40,9 @@ use open::Passthrough;
 /// `_IOR('L', 1, [u8; 16])`: the 128 bits that name the version of an open regular file.
 pub const VERSION_IOCTL: u32 = (2 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 1;
 
+/// `_IOW('L', 2, [u64; 2])`: offset and length, in the host's byte order, of what is about to be read whole.
+pub const WILL_NEED_IOCTL: u32 = (1 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 2;
+
 /// Largest READ, and so the largest reply: the kernel's own limit of 256 kernel pages.
 const READ_BYTES_MAX: u32 = 1 << 20;
 /// Background requests (read-ahead and asynchronous reads) that the kernel sends at once; its default of 12 would cap
@@ -403,18 +406,37 @@ impl FuserFilesystem for Handlers {
         _handle: FileHandle,
         _flags: IoctlFlags,
         command: u32,
-        _input: &[u8],
+        input: &[u8],
         _output_size: u32,
         reply: ReplyIoctl,
     ) {
         self.filesystem.counters().ioctls.add_one();
-        match self.filesystem.version_id(number.0) {
-            Ok(id) if command == VERSION_IOCTL => reply.ioctl(0, &id.to_bytes()),
+        match (command, self.filesystem.version_id(number.0)) {
+            (VERSION_IOCTL, Ok(id)) => reply.ioctl(0, &id.to_bytes()),
+            (WILL_NEED_IOCTL, Ok(_)) => {
+                let Some((offset, len)) = offset_and_len(input) else {
+                    return reply.error(raw(Errno::NO_SUCH_IOCTL));
+                };
+                let handler = || self.filesystem.will_need(number.0, offset, len);
+                self.answer("ioctl", handler, move |answer| match answer {
+                    Ok(()) => reply.ioctl(0, &[]),
+                    Err(errno) => reply.error(raw(errno)),
+                });
+            }
             _ => reply.error(raw(Errno::NO_SUCH_IOCTL)),
         }
     }
 
     read_only::refusals!();
+}
+
+/// The argument of [`WILL_NEED_IOCTL`].
+fn offset_and_len(input: &[u8]) -> Option<(u64, u64)> {
+    let (offset, len) = input.split_first_chunk()?;
+    Some((
+        u64::from_ne_bytes(*offset),
+        u64::from_ne_bytes(len.try_into().ok()?),
+    ))
 }
 
 /// Runs a handler that answers in place; a panic is EIO.

@@ -1,6 +1,6 @@
 //! [`ReadAt`]: bytes of one version of one file, by position.
 //!
-//! Owns the only system calls on data files: open, one `fstat`, the version ioctl, `pread`. Refuses
+//! Owns the only system calls on data files: open, one `fstat`, the two ioctls of a lookupfs mount, cachestat, `pread`. Refuses
 //! short reads: a read gives all it was asked for or an error. [`crate::mounts`] opens; tests put
 //! bytes in memory in its place, or count.
 
@@ -21,6 +21,13 @@ use moka::sync::Cache;
 /// `_IOR('L', 1, [u8; 16])`, that is direction "read" (2) in bits 30-31, size 16 in bits 16-29, type
 /// `'L'` in bits 8-15, number 1.
 pub const LOOKUPFS_IOC_VERSION: u32 = (2 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 1;
+
+/// The ioctl that tells a lookupfs mount of bytes that are about to be read whole: `_IOW('L', 2, [u64; 2])` with offset and
+/// length. Without it the kernel asks in pieces, and each may become a request at the source.
+pub const LOOKUPFS_IOC_WILL_NEED: u32 = (1 << 30) | (16 << 16) | ((b'L' as u32) << 8) | 2;
+
+/// Reads of more than this are announced: the kernel asks for so much at once.
+const ANNOUNCED_MIN: usize = 128 << 10;
 
 /// When are two open files the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -156,7 +163,10 @@ impl PreadFile {
             }
         };
         let identity = match version {
-            Some(version) => FileIdentity::Version(version),
+            Some(version) => {
+                read_exactly(&file);
+                FileIdentity::Version(version)
+            }
             None => from_attributes(&attributes),
         };
         Ok(PreadFile {
@@ -216,6 +226,41 @@ fn version_of(file: &File) -> io::Result<Option<[u8; 16]>> {
     }
 }
 
+/// The kernel reads no more than it is asked for: what is read ahead of a plan is nobody's.
+fn read_exactly(file: &File) {
+    // SAFETY: the descriptor is open for the length of the call, which touches no memory of ours.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+}
+
+/// Whether the kernel has most of the range in its page cache. `false` on kernels before 6.5, which cannot say.
+fn is_in_kernel(file: &File, offset: u64, len: usize) -> bool {
+    /// The same number on every architecture but alpha; libc does not have it.
+    const CACHESTAT: libc::c_long = 451;
+    /// Bytes of a kernel page that the answer counts in; where they are more, the answer is "no".
+    const KERNEL_PAGE: u64 = 4096;
+    let range = [offset, len as u64];
+    // Kernel pages: cached, dirty, under write-back, evicted, evicted a moment ago.
+    let mut counts = [0u64; 5];
+    // SAFETY: cachestat(2) reads the two numbers of `range` and writes the five of `counts`; both outlive the call.
+    let answer = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            file.as_raw_fd(),
+            range.as_ptr(),
+            counts.as_mut_ptr(),
+            0,
+        )
+    };
+    answer == 0 && counts[0].saturating_mul(KERNEL_PAGE) >= len as u64 / 2
+}
+
+/// A hint: that the mount does not know it, or cannot follow it, is no failure.
+fn announce(file: &File, offset: u64, len: usize) {
+    let range = [offset, len as u64];
+    // SAFETY: the kernel reads the 16 bytes that the number says, out of an array of 16 bytes that outlives the call.
+    unsafe { libc::ioctl(file.as_raw_fd(), LOOKUPFS_IOC_WILL_NEED as _, range.as_ptr()) };
+}
+
 impl ReadAt for PreadFile {
     fn len(&self) -> u64 {
         self.len
@@ -230,6 +275,10 @@ impl ReadAt for PreadFile {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+        let is_on_a_mount = matches!(self.identity, FileIdentity::Version(_));
+        if is_on_a_mount && len > ANNOUNCED_MIN && !is_in_kernel(&self.file, offset, len) {
+            announce(&self.file, offset, len);
+        }
         let mut buffer = vec![0u8; len];
         self.file.read_exact_at(&mut buffer, offset)?;
         Ok(buffer.into())
@@ -360,8 +409,9 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn the_ioctl_number_is_the_one_the_filesystem_answers() {
+    fn the_ioctl_numbers_are_those_the_filesystem_answers() {
         assert_eq!(LOOKUPFS_IOC_VERSION, 0x8010_4C01);
+        assert_eq!(LOOKUPFS_IOC_WILL_NEED, 0x4010_4C02);
     }
 
     #[test]

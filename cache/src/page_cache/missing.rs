@@ -13,7 +13,11 @@ use crate::coalesce::{ExtentRule, extents};
 use crate::fetch::{ExtentFetch, Opening};
 use crate::flight::{Claim, Lead, Waiter};
 use crate::page::{ByteRange, PageIndex, PageKey};
+use crate::source::Source;
 use crate::version::{FileVersion, VersionId};
+
+/// The longest extent of what a reader has announced: a data page of several MiB is one request.
+const ANNOUNCED_EXTENT_BYTES: u64 = 8 << 20;
 
 /// A page that a reader missed.
 pub(super) enum Arrival {
@@ -130,6 +134,49 @@ impl PageCache {
                 self.counters.read_ahead_bytes.add(page.len());
             }
             self.fetch(opening, leads, &[], exact);
+        }
+    }
+
+    /// Starts to fetch what of `range` is neither kept nor on its way, in as few extents as the limits allow: its reader has
+    /// said that it is about to read all of it, which the kernel would ask for in pieces. Returns once every page is
+    /// claimed, so that the reads that follow join. What does not fit into a quarter of the bytes in flight is not begun.
+    pub async fn will_need(
+        self: &Arc<Self>,
+        source: &Arc<dyn Source>,
+        version: &Arc<FileVersion>,
+        range: ByteRange,
+        account: Option<&Arc<Account>>,
+    ) {
+        let most = self.budget.limit() / 4;
+        let range = ByteRange::clamped(range.start(), range.len().min(most), version.len());
+        if range.is_empty() || self.budget.is_busy() {
+            return;
+        }
+        let ahead = self.streams.announce(version.id(), version.len(), range);
+        self.load_page_map(version).await;
+        let leads: Vec<_> = self
+            .page_size
+            .pages_of(range)
+            .filter(|page| {
+                !self.memory.contains(&key(version.id(), *page)) && !self.is_on_disk(version, *page)
+            })
+            .filter_map(|page| self.claim(version.id(), page).1)
+            .collect();
+        let whole = ExtentRule {
+            gap_pages: 0,
+            max_pages: self
+                .extent_rule
+                .max_pages
+                .max(ANNOUNCED_EXTENT_BYTES.min(most) / self.page_size.bytes()),
+        };
+        for lead in &leads {
+            let page = self.page_size.range_of(lead.key().index, version.len());
+            self.counters.read_ahead_bytes.add(page.len());
+        }
+        let opening = Opening::at(source.clone(), version.clone()).charged_to(account);
+        self.fetch(&opening, leads, &[], whole);
+        if let Some(ahead) = ahead {
+            self.read_ahead(&opening, &ahead);
         }
     }
 

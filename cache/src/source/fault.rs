@@ -6,9 +6,10 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
+use super::pages::cut;
 use super::{FileStatus, Listing, OpenFile, Source};
 use crate::error::{Error, ErrorKind, Result};
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 /// Which calls a fault strikes.
@@ -192,5 +193,9 @@ impl OpenFile for FaultFile {
         self.controls.before(Call::Read).await?;
         let bytes = self.inner.read(range).await?;
         Ok(self.controls.spoil(bytes))
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        Ok(cut(range, page_size, &self.read(range).await?))
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{FileStatus, Listing, OpenFile, Source};
 use crate::error::Result;
-use crate::page::ByteRange;
+use crate::page::{ByteRange, PageSize};
 use crate::version::{FileVersion, SourceId, SourcePath};
 
 /// A source that is further away.
@@ -76,5 +76,10 @@ impl OpenFile for LatencyFile {
     async fn read(&self, range: ByteRange) -> Result<Bytes> {
         tokio::time::sleep(self.latency).await;
         self.inner.read(range).await
+    }
+
+    async fn read_pages(&self, range: ByteRange, page_size: PageSize) -> Result<Vec<Box<[u8]>>> {
+        tokio::time::sleep(self.latency).await;
+        self.inner.read_pages(range, page_size).await
     }
 }

@@ -107,7 +107,7 @@ mod tests {
             for page in &pages {
                 prop_assert_eq!(page_size.pages_of(ByteRange::clamped(at, page.len() as u64, 50_000)).count(), 1);
                 at += page.len() as u64;
-                prop_assert!(at % 4096 == 0 || at == range.start() + bytes.len() as u64);
+                prop_assert!(at.is_multiple_of(4096) || at == range.start() + bytes.len() as u64);
             }
         }
     }
