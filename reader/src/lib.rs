@@ -12,6 +12,7 @@ pub mod decode;
 pub mod error;
 pub mod fetch;
 pub mod inspect;
+pub mod keys;
 pub mod mounts;
 pub mod output;
 pub mod plan;
@@ -23,7 +24,8 @@ pub mod table;
 
 pub use arrow_array::RecordBatch;
 pub use error::{ReadError, Result};
+pub use keys::{Key, KeyColumn, KeyRange};
 pub use mounts::{Spread, Target};
 pub use row::{RowId, RowRange, Rows};
 pub use structures::StructureCache;
-pub use table::{Missing, OpenOptions, Projection, RowStream, Table};
+pub use table::{FoundKeys, Missing, OpenOptions, Projection, RowStream, Table};

@@ -5,8 +5,10 @@
 
 mod attempt;
 mod counters;
+mod keys;
 mod lookup;
 mod open;
+mod search;
 mod stream;
 
 use std::path::{Path, PathBuf};
@@ -26,6 +28,7 @@ use crate::row::{RowId, RowRange};
 use crate::structures::StructureCache;
 pub use counters::LookupCounters;
 use counters::{Done, Stage};
+pub use keys::FoundKeys;
 use lookup::Kept;
 pub use stream::RowStream;
 
