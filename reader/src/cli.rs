@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod rewrite;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -38,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Scan(args) => scan(args),
         Command::Inspect(args) => inspect(args),
         Command::Sample(args) => sample(args),
+        Command::Rewrite(args) => rewrite::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -195,6 +197,7 @@ fn sample(args: SampleArgs) -> Result<()> {
         rows,
         seed: args.seed,
         force: args.force,
+        page_rows: args.page_rows,
     };
     sample::write(&path, options)?;
     let line = format!("{}: {rows} rows written, seed {}\n", path.display(), args.seed);

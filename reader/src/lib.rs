@@ -17,10 +17,12 @@ pub mod mounts;
 pub mod output;
 pub mod plan;
 pub mod read_at;
+pub mod rewrite;
 pub mod row;
 pub mod sample;
 pub mod structures;
 pub mod table;
+mod temporary;
 
 pub use arrow_array::RecordBatch;
 pub use error::{ReadError, Result};

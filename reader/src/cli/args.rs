@@ -44,10 +44,20 @@ pub(super) enum Command {
     /// Write a sample file whose every value follows from its shape, seed and row id, or check one.
     ///
     /// narrow: id INT64 (the row id) and payload, 1 KiB of random BINARY; uncompressed, 4,096 rows a
-    /// data page. wide: 42 columns of 7 types, with nulls, zstd and dictionary.
+    /// data page. varying: the same with payloads of 512 to 1,536 bytes. key: a sorted INT64 key and 10
+    /// columns of 100 bytes; uncompressed, with bounds of each data page. wide: 42 columns of 7 types,
+    /// with nulls, zstd and dictionary.
     ///
     /// Exit codes: 0 done, 1 failed (also: the first wrong value), 2 wrong usage.
     Sample(SampleArgs),
+    /// Write the rows of a file, or of a directory of files, to one file in a layout for lookups: small
+    /// data pages with an index, and, if asked, another order, codec or encoding.
+    ///
+    /// OUT is written under a temporary name and moved into place. Without --sort-by the rows keep their
+    /// order and so their row ids. Memory is bounded whatever the size of IN.
+    ///
+    /// Exit codes: 0 done, 1 failed (also: --verify found a difference), 2 wrong usage.
+    Rewrite(super::rewrite::RewriteArgs),
     /// Measure given mounts, and hold the figures against their targets.
     Bench(super::bench::BenchArgs),
 }
@@ -217,9 +227,13 @@ pub(super) struct SampleArgs {
     /// Rows to write; with --verify, rows that the file must have.
     #[arg(long, value_name = "N", required_unless_present = "verify")]
     pub(super) rows: Option<u64>,
-    /// Which columns: narrow or wide.
+    /// Which columns: narrow, varying, key or wide.
     #[arg(long, value_name = "SHAPE", default_value = "narrow")]
     pub(super) columns: Shape,
+    /// Rows of every data page but the last of a row group. Default: 4096, and the writer's own choice
+    /// for wide.
+    #[arg(long, value_name = "N", value_parser = page, conflicts_with = "verify")]
+    pub(super) page_rows: Option<usize>,
     /// The same seed gives the same values.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(super) seed: u64,
@@ -318,7 +332,7 @@ impl FromStr for Missing {
 
 /// A number of bytes with a unit.
 #[derive(Debug, Clone, Copy)]
-struct ByteSize(u64);
+pub(super) struct ByteSize(pub(super) u64);
 
 impl FromStr for ByteSize {
     type Err = ReadError;

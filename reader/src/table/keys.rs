@@ -8,9 +8,10 @@ use arrow_array::RecordBatch;
 use super::lookup::Kept;
 use super::search::{Match, Searchable, Unit};
 use super::{Inner, Missing, Projection, RowStream, Table};
+use crate::decode::parquet::KeyPage;
 use crate::error::{ReadError, Result};
 use crate::fetch::Deadline;
-use crate::keys::{Key, KeyColumn, KeyRange, Sought};
+use crate::keys::{Key, KeyColumn, KeyRange, Ordered, Sought};
 use crate::row::RowId;
 
 /// Keys that an error names.
@@ -52,6 +53,13 @@ impl FoundKeys {
         });
         rows.flatten().copied().collect()
     }
+}
+
+/// A row and its key. Ordered by key, then by row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeyedRow {
+    pub(crate) key: Ordered,
+    pub(crate) row: u64,
 }
 
 impl Table {
@@ -140,6 +148,30 @@ impl Table {
             next: 0,
         };
         RowStream::of_keys(self.clone(), scan, projection.clone(), page)
+    }
+
+    /// Gives every row that has a value of a column, row group by row group.
+    pub(crate) fn each_keyed_row(
+        &self,
+        column: &KeyColumn,
+        take: &mut dyn FnMut(Vec<KeyedRow>) -> Result<()>,
+    ) -> Result<()> {
+        let deadline = || Deadline::starting_now(self.0.options.deadline);
+        let searchable = self.0.searchable(column, deadline())?;
+        let all = |page: &KeyPage, first_row: u64, rows: &mut Vec<KeyedRow>| {
+            rows.extend((0..page.len()).map(|place| KeyedRow {
+                key: page.value(place),
+                row: first_row + page.row(place),
+            }));
+        };
+        let everything = Sought::Range(None, None);
+        for unit in self.0.units() {
+            take(
+                self.0
+                    .search_with(&searchable, &[unit], &everything, deadline(), &all)?,
+            )?;
+        }
+        Ok(())
     }
 
     fn check_found(&self, column: &KeyColumn, keys: &[Key], found: &FoundKeys) -> Result<()> {

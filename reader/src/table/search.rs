@@ -91,7 +91,23 @@ impl Inner {
         sought: &Sought,
         deadline: Deadline,
     ) -> Result<Vec<Match>> {
-        let mut found: Vec<(Unit, Vec<Match>)> = Vec::new();
+        let take = |page: &KeyPage, first_row: u64, matches: &mut Vec<Match>| {
+            add_matches(sought, page, first_row, matches);
+        };
+        self.search_with(searchable, units, sought, deadline, &take)
+    }
+
+    /// What `take` takes from the data pages of `units` that may hold what is sought, in the table's order. It is given
+    /// the row id of the first row of each.
+    pub(super) fn search_with<T>(
+        &self,
+        searchable: &Searchable,
+        units: &[Unit],
+        sought: &Sought,
+        deadline: Deadline,
+        take: &dyn Fn(&KeyPage, u64, &mut Vec<T>),
+    ) -> Result<Vec<T>> {
+        let mut found: Vec<(Unit, Vec<T>)> = Vec::new();
         let mut pending: Vec<Unit> = units.to_vec();
         let mut walked = Walked::default();
         let mut count = 0;
@@ -104,14 +120,27 @@ impl Inner {
                 continue;
             }
             let mut again = BTreeSet::new();
-            let mut here: Vec<(Unit, Vec<Match>)> = Vec::new();
+            let mut here: Vec<(Unit, Vec<T>)> = Vec::new();
             let bytes = |(unit, piece): &(Unit, KeyPiece)| {
                 let file = &self.files[unit.file].parquet;
                 length(&file.known_key_page(piece, &self.options.structures).needed(piece))
             };
             for batch in batches(pieces, BATCH_BYTES, bytes) {
                 deadline.check("looking for keys")?;
-                self.search_batch(searchable, &batch, sought, deadline, &mut again, &mut here)?;
+                self.search_batch(
+                    searchable,
+                    &batch,
+                    deadline,
+                    &mut again,
+                    &mut |unit, page, first_row| {
+                        if here.last().is_none_or(|(last, _)| *last != unit) {
+                            here.push((unit, Vec::new()));
+                        }
+                        if let Some((_, taken)) = here.last_mut() {
+                            take(page, first_row, taken);
+                        }
+                    },
+                )?;
                 let so_far: usize = here.iter().map(|(_, matches)| matches.len()).sum();
                 self.check_found(count + so_far)?;
             }
@@ -192,15 +221,14 @@ impl Inner {
         Ok(())
     }
 
-    /// Searches data pages; adds row groups that have to be searched again to `again`.
+    /// Puts data pages in order, and shows each; adds row groups that have to be searched again to `again`.
     fn search_batch(
         &self,
         searchable: &Searchable,
         batch: &[(Unit, KeyPiece)],
-        sought: &Sought,
         deadline: Deadline,
         again: &mut BTreeSet<Unit>,
-        found: &mut Vec<(Unit, Vec<Match>)>,
+        visit: &mut dyn FnMut(Unit, &KeyPage, u64),
     ) -> Result<()> {
         let cache = &self.options.structures;
         // One entry a file, as pieces come file by file.
@@ -235,12 +263,7 @@ impl Inner {
                     }
                 };
                 let first_row = self.row_map.start_of(unit.file) + piece.first_row;
-                if found.last().is_none_or(|(last, _)| last != unit) {
-                    found.push((*unit, Vec::new()));
-                }
-                if let Some((_, matches)) = found.last_mut() {
-                    add_matches(sought, &page, first_row, matches);
-                }
+                visit(*unit, &page, first_row);
             }
             Ok(())
         })
