@@ -5,8 +5,10 @@
 
 mod args;
 mod bench;
+mod rewrite;
 
-use std::io::{self, BufWriter, Write};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -14,14 +16,19 @@ use clap::error::ErrorKind;
 
 use crate::error::{ReadError, Result};
 use crate::inspect::TableLayout;
+use crate::keys::Key;
 use crate::output::{RowWriter, written};
 use crate::sample::{self, SampleOptions};
-use crate::table::Table;
+use crate::table::{Missing, Table};
 use args::{Args, Command, GetArgs, InspectArgs, RowSource, SampleArgs, ScanArgs, TargetArgs};
 
 /// Parses the process's arguments, runs the command, reports what went wrong.
 pub fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let checked = |args: Args| match args.command.check() {
+        Ok(()) => Ok(args),
+        Err(what) => Err(clap::Error::raw(ErrorKind::ValueValidation, what)),
+    };
+    let args = match Args::try_parse().and_then(checked) {
         Ok(args) => args,
         Err(error) => return wrong_usage(&error),
     };
@@ -32,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Scan(args) => scan(args),
         Command::Inspect(args) => inspect(args),
         Command::Sample(args) => sample(args),
+        Command::Rewrite(args) => rewrite::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -87,9 +95,16 @@ fn silence_expected_panics() {
 }
 
 fn get(args: GetArgs) -> Result<()> {
+    match args.key_column() {
+        Some(column) => get_keys(&args, column),
+        None => get_rows(args),
+    }
+}
+
+fn get_rows(args: GetArgs) -> Result<()> {
     let rows = match args.rows {
-        RowSource::Rows(rows) => rows,
-        RowSource::Stdin => crate::row::Rows::from_lines(io::stdin().lock())?,
+        Some(RowSource::Rows(rows)) => rows,
+        _ => crate::row::Rows::from_lines(io::stdin().lock())?,
     };
     if rows.ids().is_empty() {
         return Err(ReadError::Invalid(
@@ -98,13 +113,55 @@ fn get(args: GetArgs) -> Result<()> {
     }
     let table = open(&args.target)?;
     let projection = args.target.projection();
-    let stream = table.get_stream(rows.into_ids(), &projection, args.missing)?;
+    let missing = args.missing.unwrap_or_default();
+    let stream = table.get_stream(rows.into_ids(), &projection, missing)?;
     print(&args.target, &table, stream)
+}
+
+fn get_keys(args: &GetArgs, column: &str) -> Result<()> {
+    let values = args.key.iter().filter_map(|key| key.value.as_deref());
+    let mut keys: Vec<Key> = values.map(Key::from).collect();
+    if let Some(path) = &args.keys_file {
+        keys.extend(match path.to_str() {
+            Some("-") => Key::from_lines(io::stdin().lock())?,
+            _ => {
+                let failed = |source| ReadError::Open {
+                    path: path.clone(),
+                    source,
+                };
+                Key::from_lines(BufReader::new(File::open(path).map_err(failed)?))?
+            }
+        });
+    }
+    let table = open(&args.target)?;
+    let column = table.key_column(column)?;
+    let missing = args.missing.unwrap_or(Missing::Skip);
+    let (stream, found) = table.get_keys_stream(&column, &keys, &args.target.projection(), missing)?;
+    print(&args.target, &table, stream)?;
+    match found.missing().count() {
+        0 => {}
+        count => {
+            let line = format!(
+                "lookup: {count} of {} keys are not in '{}'",
+                keys.len(),
+                column.name()
+            );
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    }
+    Ok(())
 }
 
 fn scan(args: ScanArgs) -> Result<()> {
     let table = open(&args.target)?;
-    let stream = table.scan(args.rows, &args.target.projection(), args.page)?;
+    let projection = args.target.projection();
+    let stream = match &args.key_range {
+        Some(keys) => {
+            let column = table.key_column(&keys.column)?;
+            table.scan_keys(&column, &keys.range, &projection, args.page)?
+        }
+        None => table.scan(args.rows, &projection, args.page)?,
+    };
     print(&args.target, &table, stream)
 }
 
@@ -140,6 +197,7 @@ fn sample(args: SampleArgs) -> Result<()> {
         rows,
         seed: args.seed,
         force: args.force,
+        page_rows: args.page_rows,
     };
     sample::write(&path, options)?;
     let line = format!("{}: {rows} rows written, seed {}\n", path.display(), args.seed);

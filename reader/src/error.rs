@@ -84,6 +84,28 @@ pub enum ReadError {
         /// How many rows there are.
         row_count: u64,
     },
+    /// Keys that no row has.
+    #[error("{}: {}; --missing skip leaves them out", path.display(), absent_keys(column, keys, *count))]
+    KeysAbsent {
+        /// The table.
+        path: PathBuf,
+        /// The key column.
+        column: String,
+        /// The first few of them, in the order asked.
+        keys: Vec<String>,
+        /// How many there are.
+        count: usize,
+    },
+    /// A column whose rows cannot be found by value.
+    #[error("{}: rows cannot be found by '{column}': {what}; `lookup rewrite` makes a file that can be searched", path.display())]
+    Unsearchable {
+        /// The file.
+        path: PathBuf,
+        /// The key column.
+        column: String,
+        /// What stands in the way.
+        what: String,
+    },
     /// A column that the file does not have.
     #[error("{}: no column '{column}'; {}", path.display(), near_names(near))]
     UnknownColumn {
@@ -190,6 +212,15 @@ fn absent_rows(rows: &[u64]) -> String {
         1 => format!("row id {named} does not exist"),
         0..=5 => format!("row ids {named} do not exist"),
         _ => format!("row ids {named}, ... do not exist"),
+    }
+}
+
+fn absent_keys(column: &str, keys: &[String], count: usize) -> String {
+    let named = keys.join(", ");
+    match count {
+        1 => format!("no row has '{column}' {named}"),
+        count if count <= keys.len() => format!("no row has '{column}' any of {named}"),
+        count => format!("no row has '{column}' any of {count} keys: {named}, ..."),
     }
 }
 

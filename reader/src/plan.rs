@@ -59,6 +59,11 @@ impl RowMap {
         self.0.last().copied().unwrap_or(0)
     }
 
+    /// The row id of a file's first row.
+    pub(crate) fn start_of(&self, file: usize) -> u64 {
+        self.0[file]
+    }
+
     /// The file that holds a row.
     fn file_of(&self, row: u64) -> usize {
         self.0.partition_point(|start| *start <= row) - 1

@@ -1,6 +1,6 @@
 //! Sample files whose every value can be computed again from shape, seed and row id.
 //!
-//! Owns the two shapes of `lookup sample`, how they are written, and the check of a file against
+//! Owns the shapes of `lookup sample`, how they are written, and the check of a file against
 //! what it must hold. Never replaces a file unless told to, and never leaves half a file under the
 //! final name. Called by the command line, tests and benchmarks.
 
@@ -25,6 +25,11 @@ pub enum Shape {
     /// Uncompressed and plain, 4,096 rows a data page, 131,072 rows a row group.
     #[default]
     Narrow,
+    /// As `Narrow`, but payloads have from 512 to 1,536 bytes.
+    Varying,
+    /// `key`, a non-null INT64 that rises with the row id, three a row on average, and `v0` to `v9`, 100 bytes of random BINARY
+    /// each. Uncompressed and plain, with bounds of each data page, 4,096 rows a data page, 131,072 rows a row group.
+    Key,
     /// 42 columns, zstd and dictionary, the writer's default data pages, 262,144 rows a row group.
     ///
     /// `c00` is a non-null INT64 that equals the row id. Column `k` of the other 41 has the type
@@ -40,8 +45,12 @@ impl FromStr for Shape {
     fn from_str(text: &str) -> Result<Shape> {
         match text {
             "narrow" => Ok(Shape::Narrow),
+            "varying" => Ok(Shape::Varying),
+            "key" => Ok(Shape::Key),
             "wide" => Ok(Shape::Wide),
-            _ => Err(ReadError::Invalid(format!("'{text}': write narrow or wide"))),
+            _ => Err(ReadError::Invalid(format!(
+                "'{text}': write narrow, varying, key or wide"
+            ))),
         }
     }
 }
@@ -75,14 +84,26 @@ pub fn check_rows(
         })
     };
     let want = expected_rows(shape, seed, rows.clone())?;
+    match first_difference(got, &want, rows)? {
+        Some(what) => wrong(what),
+        None => Ok(()),
+    }
+}
+
+/// Where two batches of the rows `rows` differ first.
+pub(crate) fn first_difference(
+    got: &RecordBatch,
+    want: &RecordBatch,
+    rows: impl Iterator<Item = u64> + Clone,
+) -> Result<Option<String>> {
     if got.num_columns() != want.num_columns() || got.num_rows() != want.num_rows() {
-        return wrong(format!(
+        return Ok(Some(format!(
             "{} rows of {} columns, {} rows of {} columns expected",
             got.num_rows(),
             got.num_columns(),
             want.num_rows(),
             want.num_columns()
-        ));
+        )));
     }
     for (number, field) in want.schema().fields().iter().enumerate() {
         let (got, want) = (got.column(number), want.column(number));
@@ -90,25 +111,25 @@ pub fn check_rows(
             continue;
         }
         if got.data_type() != want.data_type() {
-            return wrong(format!(
+            return Ok(Some(format!(
                 "column {} is {}, {} expected",
                 field.name(),
                 got.data_type(),
                 want.data_type()
-            ));
+            )));
         }
         for (place, row) in rows.clone().enumerate() {
             if got.slice(place, 1) != want.slice(place, 1) {
                 let (read, written) = (text_of(got, place)?, text_of(want, place)?);
                 let (read, written) = around_difference(&read, &written);
-                return wrong(format!(
+                return Ok(Some(format!(
                     "row {row}, column {}: {read} read, {written} written",
                     field.name()
-                ));
+                )));
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn text_of(array: &dyn Array, row: usize) -> Result<String> {

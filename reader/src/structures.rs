@@ -1,7 +1,7 @@
 //! [`StructureCache`]: what is known of files between lookups, under one budget in bytes.
 //!
 //! Owns the keys, the weights and the eviction of decoded structure: footers with their offset indexes, indexes made by
-//! walking a column, dictionaries, mapped data pages. Entries are immutable and belong to one version of one file, so that
+//! walking a column, dictionaries, mapped data pages, and for keys bounds and sorted data pages. Entries are immutable and belong to one version of one file, so that
 //! a changed file never finds them. Refuses errors: what failed is tried again. Shared by all tables whose
 //! [`OpenOptions`](crate::OpenOptions) are clones of one another. Called by [`crate::table`].
 
@@ -13,7 +13,7 @@ use moka::sync::Cache;
 use parking_lot::Mutex;
 use parquet::file::page_index::offset_index::PageLocation;
 
-use crate::decode::parquet::{Dictionary, FileStructure, MappedPage, Shape};
+use crate::decode::parquet::{Dictionary, FileStructure, KeyBounds, KeyPage, MappedPage, Shape};
 use crate::read_at::VersionKey;
 
 /// What an entry takes beside what it weighs itself: key, hash table, counts.
@@ -37,6 +37,10 @@ pub(crate) enum StructureKey {
     Dictionary(ColumnKey),
     /// The data page of it that lies at this offset.
     Page(ColumnKey, u64),
+    /// Bounds of a leaf column of a file that was opened.
+    KeyBounds(u64, u32),
+    /// The data page of a column that lies at this offset, its values in order.
+    KeyPage(ColumnKey, u64),
 }
 
 /// A column of a row group. `file` is the number of a [`FileStructure`], which no other gets.
@@ -53,6 +57,8 @@ enum Entry {
     Locations(Arc<[PageLocation]>),
     Dictionary(Arc<Dictionary>),
     Page(Arc<MappedPage>),
+    KeyBounds(Arc<KeyBounds>),
+    KeyPage(Arc<KeyPage>),
 }
 
 impl Entry {
@@ -63,6 +69,8 @@ impl Entry {
                 Entry::Locations(locations) => size_of_val(&locations[..]) as u64,
                 Entry::Dictionary(dictionary) => dictionary.weight() as u64,
                 Entry::Page(page) => page.weight() as u64,
+                Entry::KeyBounds(bounds) => bounds.weight() as u64,
+                Entry::KeyPage(page) => page.weight() as u64,
             }
     }
 }
@@ -153,6 +161,31 @@ impl StructureCache {
 
     pub(crate) fn put_page(&self, key: ColumnKey, offset: u64, page: Arc<MappedPage>) {
         self.put(StructureKey::Page(key, offset), Entry::Page(page));
+    }
+
+    pub(crate) fn key_bounds(&self, file: u64, leaf: usize) -> Option<Arc<KeyBounds>> {
+        match self.0.entries.get(&StructureKey::KeyBounds(file, leaf as u32))? {
+            Entry::KeyBounds(bounds) => Some(bounds),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_key_bounds(&self, file: u64, leaf: usize, bounds: Arc<KeyBounds>) {
+        self.put(
+            StructureKey::KeyBounds(file, leaf as u32),
+            Entry::KeyBounds(bounds),
+        );
+    }
+
+    pub(crate) fn key_page(&self, key: ColumnKey, offset: u64) -> Option<Arc<KeyPage>> {
+        match self.0.entries.get(&StructureKey::KeyPage(key, offset))? {
+            Entry::KeyPage(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_key_page(&self, key: ColumnKey, offset: u64, page: Arc<KeyPage>) {
+        self.put(StructureKey::KeyPage(key, offset), Entry::KeyPage(page));
     }
 
     fn put(&self, key: StructureKey, entry: Entry) {

@@ -5,16 +5,20 @@
 
 mod attempt;
 mod counters;
+mod keys;
 mod lookup;
 mod open;
+mod search;
 mod stream;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 
 use crate::decode::parquet::ParquetFile;
 use crate::error::Result;
@@ -26,6 +30,8 @@ use crate::row::{RowId, RowRange};
 use crate::structures::StructureCache;
 pub use counters::LookupCounters;
 use counters::{Done, Stage};
+pub use keys::FoundKeys;
+pub(crate) use keys::KeyedRow;
 use lookup::Kept;
 pub use stream::RowStream;
 
@@ -208,6 +214,19 @@ impl Table {
             return Err(self.0.absent(&[RowId(absent)]));
         }
         RowStream::of_range(self.clone(), range.start.0..end, projection.clone(), page)
+    }
+
+    /// Bytes of one of the files, within the deadline of a request.
+    pub(crate) fn read_file(&self, number: usize, range: Range<u64>) -> Result<Bytes> {
+        let deadline = Deadline::starting_now(self.0.options.deadline);
+        self.0
+            .fetcher
+            .read(&self.0.files[number].mounted, range, deadline)
+    }
+
+    /// Fails if one of the files was changed in place since it was opened.
+    pub(crate) fn check_file_unchanged(&self, number: usize) -> Result<()> {
+        self.0.files[number].mounted.check_unchanged()
     }
 
     /// The parsed files, for [`crate::inspect`].

@@ -400,3 +400,87 @@ fn leftovers(dir: &Path) -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|e| e == "tmp"))
         .collect()
 }
+
+#[test]
+fn get_and_scan_by_key_print_rows_and_count_what_is_missing() {
+    let path = fixture("parquet-plain-uncompressed");
+    let all = printed(&["scan", &path, "--output", "json"]);
+    let all: Vec<&str> = all.lines().collect();
+    let keys = |line: &str| -> i64 {
+        let value: Value = serde_json::from_str(line).unwrap();
+        value["id"].as_i64().unwrap()
+    };
+    let (a, b) = (keys(all[7]), keys(all[3]));
+    let get = |more: &[&str]| lookup(&[&["get", &path, "--output", "json"], more].concat());
+    let output = get(&[
+        "--key",
+        &format!("id={a}"),
+        "--key",
+        "id=-77",
+        "--key",
+        &format!("id={b}"),
+    ]);
+    assert_eq!(output.status.code(), Some(0));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().collect::<Vec<_>>(), [all[7], all[3]]);
+    let counted = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(counted, "lookup: 1 of 3 keys are not in 'id'\n");
+    let error = failure(&["get", &path, "--key", "id=-77", "--missing", "error"]);
+    assert!(
+        error.contains("'-77'") && error.contains("--missing skip"),
+        "{error}"
+    );
+    let nulls = get(&["--key", "id=-77", "--missing", "null"]);
+    assert!(String::from_utf8(nulls.stdout).unwrap().contains("\"id\":null"));
+
+    let range = format!("id={}..{}", keys(all[10]), keys(all[20]));
+    let scanned = printed(&[
+        "scan",
+        &path,
+        "--key-range",
+        &range,
+        "--output",
+        "json",
+        "--page",
+        "3",
+    ]);
+    assert_eq!(scanned.lines().collect::<Vec<_>>(), all[10..20]);
+
+    let dir = tempfile::tempdir().unwrap();
+    let list = dir.path().join("keys");
+    std::fs::write(&list, format!("{b}\n\n{a}\n")).unwrap();
+    let listed = printed(&[
+        "get",
+        &path,
+        "--key",
+        "id",
+        "--keys-file",
+        list.to_str().unwrap(),
+        "--output",
+        "json",
+    ]);
+    assert_eq!(listed.lines().collect::<Vec<_>>(), [all[3], all[7]]);
+    assert!(failure(&["get", &path, "--key", "id=x"]).contains("write a whole number"));
+    assert!(failure(&["get", &path, "--key", "idd=7"]).contains("there is: id"));
+}
+
+#[test]
+fn keys_that_make_no_sense_are_wrong_usage() {
+    for args in [
+        &["--key", "id"][..],
+        &["--key", "=7"],
+        &["--key", "id=7", "--key", "payload=00"],
+        &["--key", "id=7", "--rows", "7"],
+        &["--keys-file", "f"],
+    ] {
+        let output = lookup(&[&["get", "f"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+    }
+    for range in ["id=7", "7..9", "=7..9"] {
+        assert_eq!(
+            lookup(&["scan", "f", "--key-range", range]).status.code(),
+            Some(2),
+            "{range}"
+        );
+    }
+}

@@ -121,6 +121,7 @@ fn a_directory_is_its_files_in_name_order() {
             rows,
             seed,
             force: false,
+            ..SampleOptions::default()
         };
         sample::write(&dir.path().join(name), options).unwrap();
     };

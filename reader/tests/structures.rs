@@ -30,6 +30,7 @@ fn sample_bytes(shape: Shape, rows: u64, seed: u64) -> Bytes {
         rows,
         seed,
         force: false,
+        ..SampleOptions::default()
     };
     sample::write(&path, options).unwrap();
     std::fs::read(&path).unwrap().into()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::error::{ReadError, Result};
+use crate::keys::KeyRange;
 use crate::mounts::{Spread, Target};
 use crate::output::Output;
 use crate::row::{RowRange, Rows};
@@ -14,12 +15,12 @@ use crate::sample::Shape;
 use crate::structures::StructureCache;
 use crate::table::{Missing, OpenOptions, Projection};
 
-/// Row ids to exact rows.
+/// Row ids and keys to exact rows.
 #[derive(Debug, Parser)]
 #[command(
     name = "lookup",
     version,
-    about = "Looks exact rows up in Parquet files, by row id"
+    about = "Looks exact rows up in Parquet files, by row id or key"
 )]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -28,11 +29,11 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Print the rows with the given row ids, in the order given.
+    /// Print the rows with the given row ids or keys, in the order given.
     ///
     /// Exit codes: 0 done, 1 failed, 2 wrong usage.
     Get(GetArgs),
-    /// Print a range of rows.
+    /// Print a range of rows, or the rows whose keys lie in a range.
     ///
     /// Exit codes: 0 done, 1 failed, 2 wrong usage.
     Scan(ScanArgs),
@@ -43,12 +44,32 @@ pub(super) enum Command {
     /// Write a sample file whose every value follows from its shape, seed and row id, or check one.
     ///
     /// narrow: id INT64 (the row id) and payload, 1 KiB of random BINARY; uncompressed, 4,096 rows a
-    /// data page. wide: 42 columns of 7 types, with nulls, zstd and dictionary.
+    /// data page. varying: the same with payloads of 512 to 1,536 bytes. key: a sorted INT64 key and 10
+    /// columns of 100 bytes; uncompressed, with bounds of each data page. wide: 42 columns of 7 types,
+    /// with nulls, zstd and dictionary.
     ///
     /// Exit codes: 0 done, 1 failed (also: the first wrong value), 2 wrong usage.
     Sample(SampleArgs),
+    /// Write the rows of a file, or of a directory of files, to one file in a layout for lookups: small
+    /// data pages with an index, and, if asked, another order, codec or encoding.
+    ///
+    /// OUT is written under a temporary name and moved into place. Without --sort-by the rows keep their
+    /// order and so their row ids. Memory is bounded whatever the size of IN.
+    ///
+    /// Exit codes: 0 done, 1 failed (also: --verify found a difference), 2 wrong usage.
+    Rewrite(super::rewrite::RewriteArgs),
     /// Measure given mounts, and hold the figures against their targets.
     Bench(super::bench::BenchArgs),
+}
+
+impl Command {
+    /// What the parser cannot see.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            Command::Get(args) => args.check(),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Which file, through which mounts.
@@ -128,11 +149,50 @@ pub(super) struct GetArgs {
     pub(super) target: TargetArgs,
     /// Row ids: 7,9,100-110 (both ends included), or - to read them from stdin, one a line or with
     /// commas between.
-    #[arg(long, value_name = "IDS", allow_hyphen_values = true)]
-    pub(super) rows: RowSource,
-    /// What a row id that does not exist gives: error, null (a row of nulls) or skip.
-    #[arg(long, value_name = "WHAT", default_value = "error")]
-    pub(super) missing: Missing,
+    #[arg(
+        long,
+        value_name = "IDS",
+        allow_hyphen_values = true,
+        required_unless_present = "key"
+    )]
+    pub(super) rows: Option<RowSource>,
+    /// A key, as id=7: the rows where the column has this value. Repeat it for more keys of the same
+    /// column. With --keys-file, just the column.
+    #[arg(long, value_name = "COL=VALUE", conflicts_with = "rows")]
+    pub(super) key: Vec<KeyArg>,
+    /// A file with one key a line (- is stdin); empty lines are skipped. --key names the column.
+    #[arg(long, value_name = "F", requires = "key")]
+    pub(super) keys_file: Option<PathBuf>,
+    /// What a row id or key that does not exist gives: error, null (a row of nulls) or skip. Default:
+    /// error for row ids, skip for keys, and then their number is printed on stderr.
+    #[arg(long, value_name = "WHAT")]
+    pub(super) missing: Option<Missing>,
+}
+
+impl GetArgs {
+    /// The key column, if keys are asked for.
+    pub(super) fn key_column(&self) -> Option<&str> {
+        self.key.first().map(|key| key.column.as_str())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Some(column) = self.key_column() else {
+            return Ok(());
+        };
+        if let Some(other) = self.key.iter().find(|key| key.column != column) {
+            let other = &other.column;
+            return Err(format!(
+                "--key names two columns, '{column}' and '{other}'; look them up one by one"
+            ));
+        }
+        let without_value = self.key.iter().any(|key| key.value.is_none());
+        match (&self.keys_file, without_value) {
+            (None, true) => Err(format!(
+                "--key {column} has no value: write {column}=VALUE, or give --keys-file"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -140,8 +200,12 @@ pub(super) struct ScanArgs {
     #[command(flatten)]
     pub(super) target: TargetArgs,
     /// The rows A..B, without B; A.. runs to the end.
-    #[arg(long, value_name = "A..B", default_value = "..")]
+    #[arg(long, value_name = "A..B", default_value = "..", conflicts_with = "key_range")]
     pub(super) rows: RowRange,
+    /// The rows whose key lies in the range A..B, without B, as id=100..200, in the order of the file;
+    /// either end may be left out.
+    #[arg(long, value_name = "COL=A..B")]
+    pub(super) key_range: Option<KeyRangeArg>,
     /// Rows that are read and printed at a time.
     #[arg(long, value_name = "ROWS", default_value_t = 4096, value_parser = page)]
     pub(super) page: usize,
@@ -163,9 +227,13 @@ pub(super) struct SampleArgs {
     /// Rows to write; with --verify, rows that the file must have.
     #[arg(long, value_name = "N", required_unless_present = "verify")]
     pub(super) rows: Option<u64>,
-    /// Which columns: narrow or wide.
+    /// Which columns: narrow, varying, key or wide.
     #[arg(long, value_name = "SHAPE", default_value = "narrow")]
     pub(super) columns: Shape,
+    /// Rows of every data page but the last of a row group. Default: 4096, and the writer's own choice
+    /// for wide.
+    #[arg(long, value_name = "N", value_parser = page, conflicts_with = "verify")]
+    pub(super) page_rows: Option<usize>,
     /// The same seed gives the same values.
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(super) seed: u64,
@@ -182,6 +250,52 @@ fn page(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(rows) if (1..=1 << 24).contains(&rows) => Ok(rows),
         _ => Err("write a number of rows from 1 to 16777216".into()),
+    }
+}
+
+/// A column, and a value of it.
+#[derive(Debug, Clone)]
+pub(super) struct KeyArg {
+    pub(super) column: String,
+    pub(super) value: Option<String>,
+}
+
+impl FromStr for KeyArg {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<KeyArg> {
+        let (column, value) = match text.split_once('=') {
+            Some((column, value)) => (column, Some(value.to_owned())),
+            None => (text, None),
+        };
+        if column.is_empty() {
+            return Err(ReadError::Invalid(format!("'{text}': write COL=VALUE")));
+        }
+        Ok(KeyArg {
+            column: column.to_owned(),
+            value,
+        })
+    }
+}
+
+/// A column, and a range of its values.
+#[derive(Debug, Clone)]
+pub(super) struct KeyRangeArg {
+    pub(super) column: String,
+    pub(super) range: KeyRange,
+}
+
+impl FromStr for KeyRangeArg {
+    type Err = ReadError;
+
+    fn from_str(text: &str) -> Result<KeyRangeArg> {
+        match text.split_once('=') {
+            Some((column, range)) if !column.is_empty() => Ok(KeyRangeArg {
+                column: column.to_owned(),
+                range: range.parse()?,
+            }),
+            _ => Err(ReadError::Invalid(format!("'{text}': write COL=A..B"))),
+        }
     }
 }
 
@@ -218,7 +332,7 @@ impl FromStr for Missing {
 
 /// A number of bytes with a unit.
 #[derive(Debug, Clone, Copy)]
-struct ByteSize(u64);
+pub(super) struct ByteSize(pub(super) u64);
 
 impl FromStr for ByteSize {
     type Err = ReadError;

@@ -6,12 +6,15 @@
 //! come out of mapped data pages ([`gather`]), all others, and what cannot be mapped, out of the crate's readers
 //! ([`rows`]). Called by [`crate::table`].
 
+pub(crate) mod bounds;
 mod columns;
 mod decoded;
 mod footer;
 mod gather;
 mod index;
 mod kept;
+mod key_page;
+mod key_search;
 mod levels;
 mod mapped;
 mod page_header;
@@ -38,11 +41,14 @@ use crate::decode::guarded;
 use crate::error::Result;
 use crate::plan::{DataPage, Layout};
 use crate::structures::StructureCache;
+pub(crate) use bounds::KeyBounds;
 use columns::KnownProjections;
 pub(crate) use columns::{Columns, FlatColumns, Split};
 pub(crate) use gather::{FileRows, Gather, GatherCounts, Stop, Walked};
 use index::CheckedIndex;
 pub(crate) use kept::Shape;
+pub(crate) use key_page::KeyPage;
+pub(crate) use key_search::{KeyPiece, Known, Search, Searched};
 pub(crate) use mapped::MappedPage;
 pub(crate) use plain::Dictionary;
 

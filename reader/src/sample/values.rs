@@ -16,15 +16,25 @@ use super::Shape;
 /// Bytes of a `payload`.
 pub(super) const PAYLOAD_BYTES: usize = 1024;
 
+/// Columns of the key shape beside the key, and bytes of each of their values.
+const KEY_VALUES: u64 = 10;
+const KEY_VALUE_BYTES: usize = 100;
+
 /// Columns of the wide shape.
 const WIDE_COLUMNS: u64 = 42;
 
 pub(super) fn schema(shape: Shape) -> SchemaRef {
     let fields = match shape {
-        Shape::Narrow => vec![
+        Shape::Narrow | Shape::Varying => vec![
             Field::new("id", DataType::Int64, false),
             Field::new("payload", DataType::Binary, false),
         ],
+        Shape::Key => {
+            let values = (0..KEY_VALUES).map(|k| Field::new(format!("v{k}"), DataType::Binary, false));
+            std::iter::once(Field::new("key", DataType::Int64, false))
+                .chain(values)
+                .collect()
+        }
         Shape::Wide => (0..WIDE_COLUMNS)
             .map(|k| Field::new(format!("c{k:02}"), wide_type(k), nullable(k)))
             .collect(),
@@ -38,12 +48,27 @@ pub(super) fn rows(
     rows: impl Iterator<Item = u64> + Clone,
 ) -> Result<RecordBatch, ArrowError> {
     let columns = match shape {
-        Shape::Narrow => {
-            let payloads = rows.clone().map(|row| payload(seed, row));
+        Shape::Narrow | Shape::Varying => {
+            let len = |row| match shape {
+                Shape::Varying => {
+                    PAYLOAD_BYTES / 2 + (hash(seed, 2, row) % (PAYLOAD_BYTES as u64 + 1)) as usize
+                }
+                _ => PAYLOAD_BYTES,
+            };
+            let payloads = rows.clone().map(|row| bytes(seed, 1, row, len(row)));
             vec![
                 Arc::new(Int64Array::from_iter_values(rows.map(|row| row as i64))) as ArrayRef,
                 Arc::new(BinaryArray::from_iter_values(payloads)),
             ]
+        }
+        Shape::Key => {
+            let keys = rows.clone().map(|row| key_of(seed, row));
+            let mut columns = vec![Arc::new(Int64Array::from_iter_values(keys)) as ArrayRef];
+            columns.extend((0..KEY_VALUES).map(|k| {
+                let values = rows.clone().map(|row| bytes(seed, k + 1, row, KEY_VALUE_BYTES));
+                Arc::new(BinaryArray::from_iter_values(values)) as ArrayRef
+            }));
+            columns
         }
         Shape::Wide => (0..WIDE_COLUMNS)
             .map(|k| wide_column(seed, k, rows.clone()))
@@ -52,12 +77,17 @@ pub(super) fn rows(
     RecordBatch::try_new(schema(shape), columns)
 }
 
-fn payload(seed: u64, row: u64) -> [u8; PAYLOAD_BYTES] {
-    let start = hash(seed, 1, row);
-    let mut bytes = [0; PAYLOAD_BYTES];
-    for (number, word) in bytes.chunks_exact_mut(8).enumerate() {
-        word.copy_from_slice(&mix(start.wrapping_add(number as u64)).to_le_bytes());
-    }
+/// The key of a row of the key shape: one of three that are the row's own.
+pub(super) fn key_of(seed: u64, row: u64) -> i64 {
+    (row * 3 + hash(seed, 0, row) % 3) as i64
+}
+
+/// Random bytes. They begin alike whatever their number.
+fn bytes(seed: u64, column: u64, row: u64, len: usize) -> Vec<u8> {
+    let start = hash(seed, column, row);
+    let words = (0..len.div_ceil(8) as u64).map(|number| mix(start.wrapping_add(number)).to_le_bytes());
+    let mut bytes: Vec<u8> = words.flatten().collect();
+    bytes.truncate(len);
     bytes
 }
 
@@ -146,8 +176,24 @@ mod tests {
         let batch = rows(Shape::Narrow, 7, (0..6).rev().step_by(5)).unwrap();
         let again = rows(Shape::Narrow, 7, 0..6).unwrap();
         assert_eq!(&batch.column(1).slice(0, 1), &again.column(1).slice(5, 1));
-        assert_eq!(payload(7, 5)[..8].to_vec(), mix(hash(7, 1, 5)).to_le_bytes());
-        assert_ne!(payload(7, 5), payload(8, 5));
+        let payload = |seed| bytes(seed, 1, 5, PAYLOAD_BYTES);
+        assert_eq!(payload(7)[..8].to_vec(), mix(hash(7, 1, 5)).to_le_bytes());
+        assert_ne!(payload(7), payload(8));
+    }
+
+    #[test]
+    fn keys_rise_and_payloads_vary_around_1_kib() {
+        let keys: Vec<_> = (0..10_000).map(|row| key_of(3, row)).collect();
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]));
+        let batch = rows(Shape::Varying, 3, 0..5000).unwrap();
+        let payloads = batch.column(1).as_any().downcast_ref::<BinaryArray>().unwrap();
+        let lengths: Vec<_> = payloads.iter().flatten().map(<[u8]>::len).collect();
+        assert_eq!(
+            (lengths.iter().min(), lengths.iter().max()),
+            (Some(&512), Some(&1536))
+        );
+        let mean = lengths.iter().sum::<usize>() / lengths.len();
+        assert!((1000..1050).contains(&mean), "{mean}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Owns the writer's settings and the guarantee that a final name holds a whole file. Called by
 //! `lookup sample`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -14,6 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use super::{Shape, values};
 use crate::error::{ReadError, Result};
+use crate::temporary::Temporary;
 
 /// What to write.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,9 +27,11 @@ pub struct SampleOptions {
     pub seed: u64,
     /// Whether a file that is there already is replaced.
     pub force: bool,
+    /// Rows of every data page but the last of a row group; without it, what the shape says.
+    pub page_rows: Option<usize>,
 }
 
-/// Rows that are generated at a time; also the rows of a data page of the narrow shape.
+/// Rows that are generated at a time, about; also the rows of a data page, but of the wide shape.
 const BATCH_ROWS: u64 = 4096;
 
 /// Writes a sample to `path`.
@@ -58,76 +61,44 @@ pub fn write(path: &Path, options: SampleOptions) -> Result<()> {
 
 fn write_rows(file: &File, options: SampleOptions) -> Result<(), ParquetError> {
     let schema = values::schema(options.shape);
-    let properties = properties(options.shape)?;
+    let properties = properties(options.shape, options.page_rows)?;
     let mut writer = ArrowWriter::try_new(BufWriter::new(file), schema, Some(properties))?;
+    // A multiple of the rows of a data page, since the writer ends a step where a batch ends.
+    let page_rows = options.page_rows.map_or(1, |rows| rows as u64);
+    let batch_rows = page_rows * (BATCH_ROWS / page_rows).max(1);
     let mut start = 0;
     while start < options.rows {
-        let end = options.rows.min(start + BATCH_ROWS);
+        let end = options.rows.min(start + batch_rows);
         writer.write(&values::rows(options.shape, options.seed, start..end)?)?;
         start = end;
     }
     writer.close().map(drop)
 }
 
-fn properties(shape: Shape) -> Result<WriterProperties, ParquetError> {
-    let builder = WriterProperties::builder().set_created_by("lookup sample".into());
-    Ok(match shape {
-        Shape::Narrow => builder
-            .set_compression(Compression::UNCOMPRESSED)
-            .set_dictionary_enabled(false)
-            .set_encoding(Encoding::PLAIN)
-            .set_data_page_row_count_limit(BATCH_ROWS as usize)
-            .set_write_batch_size(BATCH_ROWS as usize)
+fn properties(shape: Shape, page_rows: Option<usize>) -> Result<WriterProperties, ParquetError> {
+    let mut builder = WriterProperties::builder().set_created_by("lookup sample".into());
+    if let Some(rows) = page_rows.or((shape != Shape::Wide).then_some(BATCH_ROWS as usize)) {
+        builder = builder
+            .set_data_page_row_count_limit(rows)
+            // The writer looks whether a page is full after so many rows.
+            .set_write_batch_size(rows)
             // Larger than a data page of 4,096 payloads, so that only rows end one.
-            .set_data_page_size_limit(8 << 20)
-            .set_max_row_group_row_count(Some(1 << 17))
-            .set_statistics_enabled(EnabledStatistics::Chunk)
-            .build(),
+            .set_data_page_size_limit(i32::MAX as usize / 2);
+    }
+    Ok(match shape {
         Shape::Wide => builder
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
             .set_max_row_group_row_count(Some(1 << 18))
             .build(),
+        _ => builder
+            .set_compression(Compression::UNCOMPRESSED)
+            .set_dictionary_enabled(false)
+            .set_encoding(Encoding::PLAIN)
+            .set_max_row_group_row_count(Some(1 << 17))
+            .set_statistics_enabled(match shape {
+                Shape::Key => EnabledStatistics::Page,
+                _ => EnabledStatistics::Chunk,
+            })
+            .build(),
     })
-}
-
-/// A file that is removed unless it was moved.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn beside(path: &Path) -> io::Result<Temporary> {
-        let name = path
-            .file_name()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        Ok(Temporary(path.with_file_name(hidden)))
-    }
-
-    fn create(&self) -> io::Result<File> {
-        File::options().write(true).create_new(true).open(&self.0)
-    }
-
-    fn move_to(self, path: &Path, replace: bool) -> io::Result<()> {
-        if replace {
-            return fs::rename(&self.0, path);
-        }
-        // A link, unlike a rename, fails if somebody made the name meanwhile.
-        match fs::hard_link(&self.0, path) {
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::EOPNOTSUPP)) => {
-                if path.symlink_metadata().is_ok() {
-                    return Err(io::ErrorKind::AlreadyExists.into());
-                }
-                fs::rename(&self.0, path)
-            }
-            linked => linked,
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // Gone already after a rename.
-        let _ = fs::remove_file(&self.0);
-    }
 }

@@ -29,6 +29,10 @@ pub struct LookupCounters {
     pub dictionaries_mapped: u64,
     /// Values that were read by their own bytes.
     pub exact_values: u64,
+    /// Data pages of a key column that were searched and in order already.
+    pub key_pages_hit: u64,
+    /// Data pages of a key column that were put in order to be searched.
+    pub key_pages_made: u64,
     /// Microseconds spent opening: footers and page indexes.
     pub open_us: u64,
     /// Microseconds spent planning.
@@ -40,12 +44,16 @@ pub struct LookupCounters {
 }
 
 impl LookupCounters {
-    /// What `lookup get --explain` prints, two lines; `rows` is how many were printed.
+    /// What `lookup get --explain` prints, two lines, three if keys were looked for; `rows` is how many were printed.
     pub fn explain(&self, rows: usize) -> String {
+        let keys = match (self.key_pages_hit, self.key_pages_made) {
+            (0, 0) => String::new(),
+            (hit, made) => format!("keys: data pages known {hit}  made {made}\n"),
+        };
         format!(
             "rows {rows}  opens {}  reads {}  bytes {}  open {} us  plan {} us  fetch {} us  decode {} us\n\
              known: footers {}  data pages {}  dictionaries {}   made: data pages {}  dictionaries {}   \
-             values read by their own bytes {}  indexes given up {}\n",
+             values read by their own bytes {}  indexes given up {}\n{keys}",
             self.opens,
             self.reads,
             self.bytes,
@@ -82,6 +90,8 @@ pub(super) struct Done {
     dictionaries_hit: AtomicU64,
     dictionaries_mapped: AtomicU64,
     exact_values: AtomicU64,
+    key_pages_hit: AtomicU64,
+    key_pages_made: AtomicU64,
 }
 
 impl Done {
@@ -102,6 +112,15 @@ impl Done {
         self.exact_values.fetch_add(counts.exact_values, Relaxed);
     }
 
+    pub(super) fn add_key_page(&self, known: bool) {
+        let count = if known {
+            &self.key_pages_hit
+        } else {
+            &self.key_pages_made
+        };
+        count.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn counters(&self) -> LookupCounters {
         let [open_us, plan_us, fetch_us, decode_us] =
             [0, 1, 2, 3].map(|stage| self.times_us[stage].load(Relaxed));
@@ -112,6 +131,8 @@ impl Done {
             dictionaries_hit: self.dictionaries_hit.load(Relaxed),
             dictionaries_mapped: self.dictionaries_mapped.load(Relaxed),
             exact_values: self.exact_values.load(Relaxed),
+            key_pages_hit: self.key_pages_hit.load(Relaxed),
+            key_pages_made: self.key_pages_made.load(Relaxed),
             open_us,
             plan_us,
             fetch_us,

@@ -8,6 +8,7 @@ use std::ops::Range;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
+use super::keys::KeyScan;
 use super::lookup::{Kept, all_nullable};
 use super::{Missing, Projection, Table};
 use crate::error::{ReadError, Result};
@@ -33,6 +34,7 @@ pub struct RowStream {
 enum Source {
     Rows(std::vec::IntoIter<RowId>),
     Range(Range<u64>),
+    Keys(Box<KeyScan>),
 }
 
 impl RowStream {
@@ -56,6 +58,24 @@ impl RowStream {
             return Err(ReadError::Invalid("a page has at least one row".into()));
         }
         RowStream::new(table, Source::Range(range), projection, Missing::Error, page)
+    }
+
+    pub(super) fn of_keys(
+        table: Table,
+        scan: KeyScan,
+        projection: Projection,
+        page: usize,
+    ) -> Result<RowStream> {
+        if page == 0 {
+            return Err(ReadError::Invalid("a page has at least one row".into()));
+        }
+        RowStream::new(
+            table,
+            Source::Keys(Box::new(scan)),
+            projection,
+            Missing::Error,
+            page,
+        )
     }
 
     fn new(
@@ -92,17 +112,19 @@ impl RowStream {
         &self.schema
     }
 
-    fn ahead(&self) -> Vec<RowId> {
-        match &self.rows {
+    fn ahead(&mut self) -> Result<Vec<RowId>> {
+        Ok(match &mut self.rows {
             Source::Rows(rows) => rows.as_slice().iter().take(self.batch_rows).copied().collect(),
             Source::Range(range) => range.clone().take(self.batch_rows).map(RowId).collect(),
-        }
+            Source::Keys(scan) => scan.ahead(&self.table, self.batch_rows)?,
+        })
     }
 
     fn advance(&mut self, count: usize) {
         match &mut self.rows {
             Source::Rows(rows) => rows.by_ref().take(count).for_each(drop),
             Source::Range(range) => range.start += count as u64,
+            Source::Keys(scan) => scan.advance(count),
         }
     }
 
@@ -116,7 +138,13 @@ impl Iterator for RowStream {
 
     fn next(&mut self) -> Option<Result<RecordBatch>> {
         loop {
-            let rows = self.ahead();
+            let rows = match self.ahead() {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.end();
+                    return Some(Err(error));
+                }
+            };
             if rows.is_empty() {
                 return None;
             }

@@ -94,7 +94,7 @@ struct DictionarySlot {
     held: Option<Arc<Dictionary>>,
 }
 
-enum Locations<'a> {
+pub(super) enum Locations<'a> {
     Stated(&'a [PageLocation]),
     Walked(Arc<[PageLocation]>),
 }
