@@ -20,23 +20,9 @@ mod error {
     pub(crate) use lookupfs_cache::error::{Error, ErrorKind, Result};
 }
 
-mod sync {
-    //! Locks whose every step the scheduler sees.
-
-    /// A lock as parking_lot has it.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Mutex<T> {
-            Mutex(shuttle::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
-            self.0.lock().expect("a panic fails the test before")
-        }
-    }
-}
+#[path = "sync/shuttle.rs"]
+#[expect(unused_imports, reason = "the door has more than this test goes through")]
+mod sync;
 
 const ORDERS: usize = 3000;
 const KEY: u32 = 7;

@@ -3,10 +3,10 @@
 //! Owns the rule of what is read often enough to be protected. Called by `memory.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+
+use crate::sync::{AtomicU8, AtomicU64, Mutex, Ordering};
 
 /// Reads of other pages between two of one that count as two, at least: a scan asks for a page several times too, by small
 /// reads, or because a page beside it was missing, but nearly at once. Several scans at a time are fewer than this.
