@@ -169,10 +169,6 @@ impl PageCache {
                 .max_pages
                 .max(ANNOUNCED_EXTENT_BYTES.min(most) / self.page_size.bytes()),
         };
-        for lead in &leads {
-            let page = self.page_size.range_of(lead.key().index, version.len());
-            self.counters.read_ahead_bytes.add(page.len());
-        }
         let opening = Opening::at(source.clone(), version.clone()).charged_to(account);
         self.fetch(&opening, leads, &[], whole);
         if let Some(ahead) = ahead {
