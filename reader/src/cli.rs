@@ -15,7 +15,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use crate::error::{ReadError, Result};
-use crate::inspect::TableLayout;
+use crate::inspect::{Comparison, TableLayout};
 use crate::keys::Key;
 use crate::output::{RowWriter, written};
 use crate::sample::{self, SampleOptions};
@@ -167,12 +167,29 @@ fn scan(args: ScanArgs) -> Result<()> {
 
 fn inspect(args: InspectArgs) -> Result<()> {
     let table = Table::open(args.mounts.target(), args.mounts.options())?;
-    let layout = TableLayout::of(&table);
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&layout).map_err(|e| ReadError::Output(e.to_string()))? + "\n",
-        false => layout.to_text(),
+    let text = match &args.other {
+        None => {
+            let layout = TableLayout::of(&table)?;
+            match args.json {
+                true => json(&layout)?,
+                false => layout.to_text(),
+            }
+        }
+        Some(other) => {
+            let other = Table::open(args.mounts.target_of(other), args.mounts.options())?;
+            let comparison = Comparison::of(&table, &other)?;
+            match args.json {
+                true => json(&comparison)?,
+                false => comparison.to_text(),
+            }
+        }
     };
     io::stdout().lock().write_all(text.as_bytes()).map_err(written)
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| ReadError::Output(e.to_string()))?;
+    Ok(text + "\n")
 }
 
 fn sample(args: SampleArgs) -> Result<()> {

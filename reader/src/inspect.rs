@@ -1,17 +1,22 @@
-//! What a table looks like on the inside: row groups, columns, data pages, index, footer.
+//! What a table looks like on the inside, and what that costs a lookup: row groups, columns, data pages, index, footer.
 //!
-//! Owns the numbers of `lookup inspect` and their two forms. Reads footers and offset indexes only,
-//! no data. Called by the command line.
+//! Owns the numbers of `lookup inspect`, and [`findings`] in plain words; [`text`] prints them. Reads footers and page
+//! indexes, no data. Called by the command line.
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
+mod column;
+mod findings;
+mod text;
 
-use parquet::basic::Compression;
 use serde::Serialize;
 
-use crate::decode::parquet::ParquetFile;
-use crate::plan::Layout;
+use crate::decode::parquet::{ParquetFile, audit};
+use crate::error::{ReadError, Result};
+use crate::plan::{Coalesce, Layout, plan_file};
 use crate::table::Table;
+pub use findings::Finding;
+
+/// Rows whose lookup is planned to tell what one costs.
+const SAMPLE_ROWS: u64 = 65;
 
 /// A table, file by file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,6 +48,41 @@ pub struct FileLayout {
     pub tail_bytes: u64,
     /// Leaf columns.
     pub columns: Vec<ColumnLayout>,
+    /// What one row of all columns costs, nothing known but the footer. `None` without rows.
+    pub one_row: Option<LookupCost>,
+    /// What stands in the way of lookups.
+    pub findings: Vec<Finding>,
+}
+
+/// The least, the one in the middle and the greatest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MinMedianMax {
+    /// The least.
+    pub min: u64,
+    /// The one in the middle.
+    pub median: u64,
+    /// The greatest.
+    pub max: u64,
+}
+
+impl MinMedianMax {
+    fn of(mut values: Vec<u64>) -> Option<MinMedianMax> {
+        values.sort_unstable();
+        Some(MinMedianMax {
+            min: *values.first()?,
+            median: values[values.len() / 2],
+            max: *values.last()?,
+        })
+    }
+}
+
+/// What the lookup of one row reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct LookupCost {
+    /// Reads, near ranges together.
+    pub reads: MinMedianMax,
+    /// Bytes of these.
+    pub bytes: MinMedianMax,
 }
 
 /// One leaf column over all row groups.
@@ -58,8 +98,16 @@ pub struct ColumnLayout {
     pub encodings: Vec<String>,
     /// Row groups where it has a dictionary.
     pub dictionaries: usize,
+    /// Bytes of the longest dictionary. Unknown where a row group with one has no index.
+    pub dictionary_bytes_max: Option<u64>,
     /// Row groups whose offset index can be used.
     pub indexed_row_groups: usize,
+    /// Row groups whose offset index does not agree with itself or with the footer.
+    pub unsound_row_groups: usize,
+    /// Row groups with bounds of their data pages.
+    pub bounded_row_groups: usize,
+    /// Row groups with a least and a greatest value in the footer.
+    pub statistics_row_groups: usize,
     /// Row groups with rows.
     pub row_groups: usize,
     /// Bytes in the file.
@@ -74,82 +122,80 @@ pub struct ColumnLayout {
     pub rows_per_data_page: Option<f64>,
     /// Bytes a data page on average.
     pub bytes_per_data_page: Option<f64>,
+    /// Rows a data page.
+    pub page_rows: Option<MinMedianMax>,
+    /// Bytes a data page in the file, header included.
+    pub page_bytes: Option<MinMedianMax>,
+    /// Size statistics: `none`, `chunk` (in the footer) or `page` (in the page index as well).
+    pub size_statistics: &'static str,
+    /// By the bounds of its data pages: `ascending`, `descending`, `no`, or `unknown`.
+    pub sorted: &'static str,
+    /// In how many data pages a key may lie on average, by their bounds.
+    pub data_pages_per_key: Option<f64>,
+    /// What one row of this column costs, nothing known but the footer.
+    pub one_row: Option<LookupCost>,
 }
 
 impl TableLayout {
-    /// Of an open table.
-    pub fn of(table: &Table) -> TableLayout {
-        TableLayout {
+    /// Of an open table. Reads the footer of each file once more, with all its column indexes.
+    pub fn of(table: &Table) -> Result<TableLayout> {
+        let files = table.files().enumerate();
+        Ok(TableLayout {
             rows: table.row_count(),
-            files: table.files().map(file_layout).collect(),
-        }
+            files: files
+                .map(|(number, file)| file_layout(table, number, file))
+                .collect::<Result<_>>()?,
+        })
     }
 
     /// For people.
     pub fn to_text(&self) -> String {
-        let mut out = String::new();
-        for file in &self.files {
-            let _ = writeln!(
-                out,
-                "{}: {}, {} rows in {} row groups, {} bytes; footer {} bytes, with page index {} bytes{}",
-                file.path,
-                file.format,
-                file.rows,
-                file.row_groups.len(),
-                file.bytes,
-                file.footer_bytes,
-                file.tail_bytes,
-                file.created_by
-                    .as_ref()
-                    .map(|by| format!("; by {by}"))
-                    .unwrap_or_default(),
-            );
-            write_columns(&mut out, &file.columns);
-        }
-        out
+        text::one(self)
     }
 }
 
-fn write_columns(out: &mut String, columns: &[ColumnLayout]) {
-    let heads = [
-        "column",
-        "type",
-        "codec",
-        "data pages",
-        "rows/page",
-        "bytes/page",
-        "index",
-        "encodings",
-    ];
-    let mut lines = vec![heads.map(str::to_owned)];
-    for c in columns {
-        let number = |n: Option<f64>| n.map_or_else(|| "?".into(), |n| format!("{n:.0}"));
-        lines.push([
-            c.name.clone(),
-            c.r#type.clone(),
-            c.codecs.join("+"),
-            c.data_pages.map_or_else(|| "?".into(), |n| n.to_string()),
-            number(c.rows_per_data_page),
-            number(c.bytes_per_data_page),
-            format!("{}/{}", c.indexed_row_groups, c.row_groups),
-            c.encodings.join(","),
-        ]);
+/// Two files beside each other.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The first.
+    pub a: FileLayout,
+    /// The second.
+    pub b: FileLayout,
+}
+
+impl Comparison {
+    /// Of two tables of one file each.
+    pub fn of(a: &Table, b: &Table) -> Result<Comparison> {
+        let one = |table: &Table| {
+            let mut files = TableLayout::of(table)?.files;
+            match (files.pop(), files.is_empty()) {
+                (Some(file), true) => Ok(file),
+                _ => {
+                    let path = table.path().display();
+                    Err(ReadError::Invalid(format!(
+                        "{path}: to compare, give two files and no directory"
+                    )))
+                }
+            }
+        };
+        Ok(Comparison {
+            a: one(a)?,
+            b: one(b)?,
+        })
     }
-    let width = |column: usize| lines.iter().map(|l| l[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 8] = std::array::from_fn(width);
-    for line in &lines {
-        let cells = line
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        text::two(&self.a, &self.b)
     }
 }
 
-fn file_layout(file: &ParquetFile) -> FileLayout {
+fn file_layout(table: &Table, number: usize, file: &ParquetFile) -> Result<FileLayout> {
     let metadata = file.metadata();
-    let leaves = metadata.file_metadata().schema_descr().num_columns();
-    FileLayout {
+    let audits = audit(file, &mut |range| table.read_file(number, range))?;
+    table.check_file_unchanged(number)?;
+    let leaves: Vec<usize> = (0..audits.len()).collect();
+    let mut layout = FileLayout {
         path: file.path().display().to_string(),
         format: "parquet",
         bytes: file.len(),
@@ -160,83 +206,30 @@ fn file_layout(file: &ParquetFile) -> FileLayout {
         created_by: metadata.file_metadata().created_by().map(str::to_owned),
         footer_bytes: file.footer_bytes(),
         tail_bytes: file.tail_bytes(),
-        columns: (0..leaves).map(|leaf| column_layout(file, leaf)).collect(),
-    }
-}
-
-fn column_layout(file: &ParquetFile, leaf: usize) -> ColumnLayout {
-    let metadata = file.metadata();
-    let descriptor = metadata.file_metadata().schema_descr().column(leaf);
-    let mut codecs = BTreeSet::new();
-    let mut encodings = BTreeSet::new();
-    let mut layout = ColumnLayout {
-        name: descriptor.path().string(),
-        r#type: descriptor.physical_type().to_string(),
-        codecs: Vec::new(),
-        encodings: Vec::new(),
-        dictionaries: 0,
-        indexed_row_groups: 0,
-        row_groups: 0,
-        compressed_bytes: 0,
-        uncompressed_bytes: 0,
-        data_pages: Some(0),
-        rows_per_data_page_max: Some(0),
-        rows_per_data_page: None,
-        bytes_per_data_page: None,
+        columns: audits
+            .iter()
+            .enumerate()
+            .map(|(leaf, audit)| column::layout(file, leaf, audit))
+            .collect(),
+        one_row: one_row(file, &leaves),
+        findings: Vec::new(),
     };
-    if let Some(logical) = descriptor.logical_type_ref() {
-        // Its name; parameters such as unit and scale are in the schema.
-        let logical = format!("{logical:?}");
-        let _ = write!(
-            layout.r#type,
-            " {}",
-            logical.split('(').next().unwrap_or_default()
-        );
-    }
-    let (mut rows, mut bytes) = (0, 0);
-    for (number, row_group) in metadata.row_groups().iter().enumerate() {
-        let column = row_group.column(leaf);
-        codecs.insert(codec_name(column.compression()));
-        encodings.extend(column.encodings().map(|encoding| encoding.to_string()));
-        layout.compressed_bytes += column.compressed_size().max(0) as u64;
-        layout.uncompressed_bytes += column.uncompressed_size().max(0) as u64;
-        if row_group.num_rows() == 0 {
-            continue;
-        }
-        layout.row_groups += 1;
-        let Some(pages) = file.data_pages(number, leaf) else {
-            layout.dictionaries += usize::from(column.dictionary_page_offset().is_some());
-            layout.data_pages = None;
-            continue;
-        };
-        layout.indexed_row_groups += 1;
-        let first = file.data_page(number, leaf, 0).bytes.start;
-        layout.dictionaries += usize::from(file.column_bytes(number, leaf).start < first);
-        rows += file.rows(number);
-        let mut end = file.rows(number);
-        for page in (0..pages).rev() {
-            let page = file.data_page(number, leaf, page);
-            let longest = layout.rows_per_data_page_max.get_or_insert(0);
-            *longest = (*longest).max(end - page.first_row);
-            end = page.first_row;
-            bytes += page.bytes.end - page.bytes.start;
-        }
-        layout.data_pages = layout.data_pages.map(|sum| sum + pages as u64);
-    }
-    match layout.data_pages {
-        Some(pages) if pages > 0 => {
-            layout.rows_per_data_page = Some(rows as f64 / pages as f64);
-            layout.bytes_per_data_page = Some(bytes as f64 / pages as f64);
-        }
-        _ => layout.rows_per_data_page_max = None,
-    }
-    layout.codecs = codecs.into_iter().collect();
-    layout.encodings = encodings.into_iter().collect();
-    layout
+    layout.findings = findings::of(&layout);
+    Ok(layout)
 }
 
-/// The codec without its level, which a file does not state.
-fn codec_name(codec: Compression) -> String {
-    let name = codec.to_string();
-    name.split('(').next().unwrap_or(&name).to_owned()
+/// What rows spread over the file cost, by the plans of their lookups.
+fn one_row(file: &ParquetFile, leaves: &[usize]) -> Option<LookupCost> {
+    let count = file.row_count();
+    let (mut reads, mut bytes) = (Vec::new(), Vec::new());
+    for part in 0..SAMPLE_ROWS.min(count) {
+        let row = (u128::from(count) * u128::from(part) / u128::from(SAMPLE_ROWS.min(count))) as u64;
+        let plan = plan_file(0, &[row], &file, leaves, Coalesce::default());
+        reads.push(plan.extents.len() as u64);
+        bytes.push(plan.extents.iter().map(|extent| extent.end - extent.start).sum());
+    }
+    Some(LookupCost {
+        reads: MinMedianMax::of(reads)?,
+        bytes: MinMedianMax::of(bytes)?,
+    })
 }

@@ -297,6 +297,10 @@ fn inspect_prints_the_layout() {
         text.contains("4000 rows in 2 row groups") && text.contains("0/2"),
         "{text}"
     );
+    assert!(
+        text.contains("no offset index: the first lookup walks the column"),
+        "{text}"
+    );
 }
 
 #[test]

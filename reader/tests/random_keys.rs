@@ -90,43 +90,51 @@ fn rank(array: &dyn Array, row: usize) -> Option<Rank> {
 
 const KINDS: u64 = 26;
 
+/// Numbers as another type.
+fn collect<T: ArrowPrimitiveType>(
+    values: &[Option<u64>],
+    of: impl Fn(u64) -> T::Native,
+) -> PrimitiveArray<T> {
+    values.iter().map(|v| v.map(&of)).collect()
+}
+
 /// A column of a type, in which equal numbers are equal values and the order is that of the numbers, but for floats.
 fn column(kind: u64, values: &[Option<u64>], zone: Option<Arc<str>>) -> ArrayRef {
-    macro_rules! integers {
-        ($array:ty, $native:ty, $below:expr) => {
-            Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| (v % $below) as $native))
-                    .collect::<$array>(),
-            )
-        };
+    match kind {
+        0 => Arc::new(collect::<Int8Type>(values, |v| (v % 100) as i8)),
+        1 => Arc::new(collect::<Int16Type>(values, |v| v as i16 - 300)),
+        2 => Arc::new(collect::<Int32Type>(values, |v| v as i32 - 300)),
+        3 => Arc::new(collect::<Int64Type>(values, |v| v as i64 * 1_000_003 - 500_000)),
+        4 => Arc::new(collect::<UInt8Type>(values, |v| (v % 256) as u8)),
+        5 => Arc::new(collect::<UInt16Type>(values, |v| v as u16)),
+        6 => Arc::new(collect::<UInt32Type>(values, |v| v as u32 * 4_000_000)),
+        7 => Arc::new(collect::<UInt64Type>(values, |v| v << 54 | v)),
+        8..=10 => floats(kind, values),
+        11 => Arc::new(
+            values
+                .iter()
+                .map(|v| v.map(|v| v > 500))
+                .collect::<BooleanArray>(),
+        ),
+        17..=20 => decimals(kind, values),
+        21 => Arc::new(collect::<Date32Type>(values, |v| v as i32)),
+        22..=23 => times(kind, values, zone),
+        25 => {
+            let inner = column(2, values, None);
+            let valid: Vec<bool> = (0..values.len()).map(|row| row % 7 != 3).collect();
+            let field = Field::new("k", inner.data_type().clone(), true);
+            Arc::new(StructArray::new(
+                vec![field].into(),
+                vec![inner],
+                Some(valid.into()),
+            ))
+        }
+        _ => texts(kind, values),
     }
-    macro_rules! times {
-        ($array:ty) => {
-            Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| v as i64 - 40_000))
-                    .collect::<$array>()
-                    .with_timezone_opt(zone),
-            )
-        };
-    }
-    // Long, and alike for longer than bounds are.
-    let text = |v: u64| {
-        format!(
-            "{}{v:06}{}",
-            "key".repeat((v % 40 / 20 * 30) as usize),
-            "ä".repeat((v % 7) as usize)
-        )
-    };
-    let texts = || values.iter().map(|v| v.map(text));
-    let decimals = |digits: u32| {
-        let by = 10i128.pow(digits);
-        let values = values.iter().map(|v| v.map(|v| (i128::from(v) - 300) * by));
-        values.collect::<Decimal128Array>()
-    };
+}
+
+fn floats(kind: u64, values: &[Option<u64>]) -> ArrayRef {
+    type Half = <Float16Type as ArrowPrimitiveType>::Native;
     let float = |v: u64| match v % 11 {
         0 => -0.0,
         1 => 0.0,
@@ -135,61 +143,54 @@ fn column(kind: u64, values: &[Option<u64>], zone: Option<Arc<str>>) -> ArrayRef
         _ => (v as f64 - 500.0) / 4.0,
     };
     match kind {
-        0 => integers!(Int8Array, i8, 100),
-        1 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as i16 - 300))
-                .collect::<Int16Array>(),
-        ),
-        2 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as i32 - 300))
-                .collect::<Int32Array>(),
-        ),
-        3 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as i64 * 1_000_003 - 500_000))
-                .collect::<Int64Array>(),
-        ),
-        4 => integers!(UInt8Array, u8, 256),
-        5 => integers!(UInt16Array, u16, 65_536),
-        6 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as u32 * 4_000_000))
-                .collect::<UInt32Array>(),
-        ),
-        7 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v << 54 | v))
-                .collect::<UInt64Array>(),
-        ),
-        8 => {
-            type Half = <Float16Type as ArrowPrimitiveType>::Native;
-            Arc::new(
-                values
-                    .iter()
-                    .map(|v| v.map(|v| Half::from_f64(float(v))))
-                    .collect::<Float16Array>(),
-            )
+        8 => Arc::new(collect::<Float16Type>(values, |v| Half::from_f64(float(v)))),
+        9 => Arc::new(collect::<Float32Type>(values, |v| float(v) as f32)),
+        _ => Arc::new(collect::<Float64Type>(values, float)),
+    }
+}
+
+fn decimals(kind: u64, values: &[Option<u64>]) -> ArrayRef {
+    type Wide = <Decimal256Type as ArrowPrimitiveType>::Native;
+    let of = |digits: u32, precision, scale| {
+        let values = collect::<Decimal128Type>(values, |v| (i128::from(v) - 300) * 10i128.pow(digits));
+        Arc::new(values.with_precision_and_scale(precision, scale).unwrap())
+    };
+    match kind {
+        17 => of(0, 6, 2),
+        18 => of(6, 15, 3),
+        19 => of(20, 30, 0),
+        _ => {
+            let wide = |v: u64| Wide::from_i128((i128::from(v) - 400) << 90);
+            let values = collect::<Decimal256Type>(values, wide);
+            Arc::new(values.with_precision_and_scale(60, 5).unwrap())
         }
-        9 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| float(v) as f32))
-                .collect::<Float32Array>(),
-        ),
-        10 => Arc::new(values.iter().map(|v| v.map(float)).collect::<Float64Array>()),
-        11 => Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v > 500))
-                .collect::<BooleanArray>(),
-        ),
+    }
+}
+
+fn times(kind: u64, values: &[Option<u64>], zone: Option<Arc<str>>) -> ArrayRef {
+    macro_rules! timestamps {
+        ($kind:ty) => {
+            Arc::new(collect::<$kind>(values, |v| v as i64 - 40_000).with_timezone_opt(zone))
+        };
+    }
+    match (kind, values.len() % 4) {
+        (22, 0 | 2) => Arc::new(collect::<Time32MillisecondType>(values, |v| v as i32)),
+        (22, _) => Arc::new(collect::<Time64NanosecondType>(values, |v| v as i64)),
+        (_, 0) => timestamps!(TimestampSecondType),
+        (_, 1) => timestamps!(TimestampMillisecondType),
+        (_, 2) => timestamps!(TimestampMicrosecondType),
+        _ => timestamps!(TimestampNanosecondType),
+    }
+}
+
+/// Strings and binary. Some are long, and alike for longer than bounds are.
+fn texts(kind: u64, values: &[Option<u64>]) -> ArrayRef {
+    let text = |v: u64| {
+        let long = "key".repeat((v % 40 / 20 * 30) as usize);
+        format!("{long}{v:06}{}", "ä".repeat((v % 7) as usize))
+    };
+    let texts = || values.iter().map(|v| v.map(text));
+    match kind {
         12 => Arc::new(StringArray::from_iter(texts())),
         13 => Arc::new(LargeStringArray::from_iter(texts())),
         14 => Arc::new(StringViewArray::from_iter(texts())),
@@ -201,27 +202,7 @@ fn column(kind: u64, values: &[Option<u64>], zone: Option<Arc<str>>) -> ArrayRef
             let values = values.iter().map(|v| v.map(|v| v.to_be_bytes()[3..].to_vec()));
             Arc::new(FixedSizeBinaryArray::try_from_sparse_iter_with_size(values, 5).unwrap())
         }
-        17 => Arc::new(decimals(0).with_precision_and_scale(6, 2).unwrap()),
-        18 => Arc::new(decimals(6).with_precision_and_scale(15, 3).unwrap()),
-        19 => Arc::new(decimals(20).with_precision_and_scale(30, 0).unwrap()),
-        20 => {
-            type Wide = <Decimal256Type as ArrowPrimitiveType>::Native;
-            let wide = |v: u64| Wide::from_i128((i128::from(v) - 400) << 90);
-            let values = values.iter().map(|v| v.map(wide)).collect::<Decimal256Array>();
-            Arc::new(values.with_precision_and_scale(60, 5).unwrap())
-        }
-        21 => integers!(Date32Array, i32, 100_000),
-        22 => match values.len() % 2 {
-            0 => integers!(Time32MillisecondArray, i32, 86_400_000),
-            _ => integers!(Time64NanosecondArray, i64, 86_400_000_000_000),
-        },
-        23 => match values.len() % 4 {
-            0 => times!(TimestampSecondArray),
-            1 => times!(TimestampMillisecondArray),
-            2 => times!(TimestampMicrosecondArray),
-            _ => times!(TimestampNanosecondArray),
-        },
-        24 => {
+        _ => {
             let values: Vec<_> = texts().collect();
             Arc::new(
                 values
@@ -229,16 +210,6 @@ fn column(kind: u64, values: &[Option<u64>], zone: Option<Arc<str>>) -> ArrayRef
                     .map(Option::as_deref)
                     .collect::<DictionaryArray<Int32Type>>(),
             )
-        }
-        _ => {
-            let inner = column(2, values, None);
-            let valid: Vec<bool> = (0..values.len()).map(|row| row % 7 != 3).collect();
-            let field = Field::new("k", inner.data_type().clone(), true);
-            Arc::new(StructArray::new(
-                vec![field].into(),
-                vec![inner],
-                Some(valid.into()),
-            ))
         }
     }
 }

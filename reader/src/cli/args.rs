@@ -1,6 +1,6 @@
 //! Flags as typed, with units and defaults. Decides nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -37,7 +37,11 @@ pub(super) enum Command {
     ///
     /// Exit codes: 0 done, 1 failed, 2 wrong usage.
     Scan(ScanArgs),
-    /// Print how a file is laid out: row groups, data pages, encodings, index, footer.
+    /// Print how a file is laid out, or two beside each other: row groups, data pages, encodings, index,
+    /// footer, what a lookup of one row costs, and what stands in the way of lookups.
+    ///
+    /// Numbers as 1/4/9 are the least, the one in the middle and the greatest. Reads footers and page
+    /// indexes, no data.
     ///
     /// Exit codes: 0 done, 1 failed, 2 wrong usage.
     Inspect(InspectArgs),
@@ -92,7 +96,12 @@ pub(super) struct MountArgs {
 
 impl MountArgs {
     pub(super) fn target(&self) -> Target {
-        Target::on_mounts(self.mount.iter().cloned(), &self.path)
+        self.target_of(&self.path)
+    }
+
+    /// Another path on the same mounts.
+    pub(super) fn target_of(&self, path: &Path) -> Target {
+        Target::on_mounts(self.mount.iter().cloned(), path)
     }
 
     pub(super) fn options(&self) -> OpenOptions {
@@ -215,6 +224,9 @@ pub(super) struct ScanArgs {
 pub(super) struct InspectArgs {
     #[command(flatten)]
     pub(super) mounts: MountArgs,
+    /// Another file, to show beside the first.
+    #[arg(value_name = "OTHER")]
+    pub(super) other: Option<PathBuf>,
     /// Print one JSON document.
     #[arg(long)]
     pub(super) json: bool,

@@ -6,6 +6,7 @@
 //! come out of mapped data pages ([`gather`]), all others, and what cannot be mapped, out of the crate's readers
 //! ([`rows`]). Called by [`crate::table`].
 
+mod audit;
 pub(crate) mod bounds;
 mod columns;
 mod decoded;
@@ -41,6 +42,7 @@ use crate::decode::guarded;
 use crate::error::Result;
 use crate::plan::{DataPage, Layout};
 use crate::structures::StructureCache;
+pub(crate) use audit::{ColumnAudit, audit};
 pub(crate) use bounds::KeyBounds;
 use columns::KnownProjections;
 pub(crate) use columns::{Columns, FlatColumns, Split};

@@ -60,6 +60,15 @@ struct PageBounds {
     unknown: Vec<u32>,
 }
 
+/// How data pages lie by their bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sortedness {
+    /// Whether each begins where the one before ends or later; `Some(false)` is the other way round.
+    pub(crate) ascending: Option<bool>,
+    /// In how many data pages a key may lie, on average over the least values of all of them.
+    pub(crate) pages_per_key: f64,
+}
+
 /// What of a row group has to be looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Look {
@@ -130,6 +139,38 @@ impl KeyBounds {
         if let Some(group) = self.groups.get(row_group) {
             group.distrusted.store(true, SeqCst);
         }
+    }
+
+    /// How the data pages of all row groups lie; `None` if any of them has no bounds, or if there is only one.
+    pub(crate) fn sortedness(&self) -> Option<Sortedness> {
+        let (mut mins, mut maxs) = (Vec::new(), Vec::new());
+        for group in self.groups.iter().filter(|group| !group.no_values) {
+            let pages = group.pages.as_ref().filter(|pages| pages.unknown.is_empty())?;
+            mins.extend(&pages.mins);
+            maxs.extend(&pages.maxs);
+        }
+        if mins.len() < 2 {
+            return None;
+        }
+        let follow = |(max, min): (&&Ordered, &&Ordered)| max <= min;
+        let order = if maxs.iter().zip(&mins[1..]).all(follow) {
+            Some(true)
+        } else if maxs[1..].iter().zip(&mins).all(follow) {
+            Some(false)
+        } else {
+            None
+        };
+        let keys = mins.clone();
+        mins.sort_unstable();
+        maxs.sort_unstable();
+        // Pages that begin at or before a key, without those that end before it.
+        let holding =
+            |key: &&Ordered| mins.partition_point(|min| min <= key) - maxs.partition_point(|max| max < key);
+        let sum: usize = keys.iter().map(holding).sum();
+        Some(Sortedness {
+            ascending: order,
+            pages_per_key: sum as f64 / keys.len() as f64,
+        })
     }
 
     /// Bytes that it takes.
@@ -257,7 +298,7 @@ fn page_rows(file: &ParquetFile, row_group: usize, leaf: usize) -> Option<Vec<i6
     Some(starts.zip(ends).map(|(start, end)| end - start).collect())
 }
 
-fn index_range(column: &ColumnChunkMetaData, end: u64) -> Option<Range<u64>> {
+pub(super) fn index_range(column: &ColumnChunkMetaData, end: u64) -> Option<Range<u64>> {
     let start = u64::try_from(column.column_index_offset()?).ok()?;
     let len = u64::try_from(column.column_index_length()?)
         .ok()
@@ -267,7 +308,11 @@ fn index_range(column: &ColumnChunkMetaData, end: u64) -> Option<Range<u64>> {
 }
 
 /// The library reserves memory by the counts that lists state, so that these are looked at before.
-fn parse_index(path: &Path, bytes: &Bytes, column: &ColumnChunkMetaData) -> Option<ColumnIndexMetaData> {
+pub(super) fn parse_index(
+    path: &Path,
+    bytes: &Bytes,
+    column: &ColumnChunkMetaData,
+) -> Option<ColumnIndexMetaData> {
     Thrift { bytes }.skip(STRUCT, SKIP_DEPTH_MAX)?;
     guarded(path, "reading the column index", || {
         decode_column_index(bytes, column.column_type())
