@@ -144,6 +144,12 @@ pub enum ReadError {
         /// What was going on.
         doing: &'static str,
     },
+    /// Somebody cancelled it.
+    #[error("cancelled while {doing}")]
+    Cancelled {
+        /// What was going on.
+        doing: &'static str,
+    },
     /// The arguments do not make sense.
     #[error("{0}")]
     Invalid(String),

@@ -12,23 +12,31 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
+use crate::cancel::{CANCEL_SEEN_WITHIN, CancelToken};
 use crate::error::{ReadError, Result};
 use crate::mounts::MountedFile;
 
-/// Until when a request may take.
-#[derive(Debug, Clone, Copy)]
+/// Until when a request may take, and who may end it before.
+#[derive(Debug, Clone)]
 pub(crate) struct Deadline {
     started: Instant,
     allowed: Option<Duration>,
+    cancel: Option<CancelToken>,
 }
 
 impl Deadline {
     /// From now on.
-    pub(crate) fn starting_now(allowed: Option<Duration>) -> Deadline {
+    pub(crate) fn starting_now(allowed: Option<Duration>, cancel: Option<CancelToken>) -> Deadline {
         Deadline {
             started: Instant::now(),
             allowed,
+            cancel,
         }
+    }
+
+    /// Whether there is anything to wait for beside the reads themselves.
+    fn is_endless(&self) -> bool {
+        self.allowed.is_none() && self.cancel.is_none()
     }
 
     /// What is left; `None` if there is no deadline.
@@ -42,11 +50,32 @@ impl Deadline {
         ReadError::Deadline { seconds, doing }
     }
 
-    /// Fails once it has passed.
+    /// Fails once it has passed, or the request was cancelled.
     pub(crate) fn check(&self, doing: &'static str) -> Result<()> {
+        if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
+            return Err(ReadError::Cancelled { doing });
+        }
         match self.left() {
             Some(left) if left.is_zero() => Err(self.passed(doing)),
             _ => Ok(()),
+        }
+    }
+
+    /// What comes next out of `receive`, or the end of the request.
+    fn wait<T>(&self, receive: &mpsc::Receiver<T>, doing: &'static str) -> Result<T> {
+        loop {
+            self.check(doing)?;
+            let left = self.left();
+            let patience = match (&self.cancel, left) {
+                (Some(_), left) => left.unwrap_or(CANCEL_SEEN_WITHIN).min(CANCEL_SEEN_WITHIN),
+                (None, Some(left)) => left,
+                (None, None) => return receive.recv().map_err(|_| self.passed(doing)),
+            };
+            match receive.recv_timeout(patience) {
+                Ok(value) => return Ok(value),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(self.passed(doing)),
+            }
         }
     }
 }
@@ -115,7 +144,7 @@ impl Fetcher {
         &self,
         wanted: &[(Arc<MountedFile>, &[Range<u64>])],
         before: &[Fetched],
-        deadline: Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Fetched>> {
         let mut bytes: Vec<Vec<Option<Bytes>>> = Vec::new();
         let mut jobs = Vec::new();
@@ -151,7 +180,7 @@ impl Fetcher {
         &self,
         file: &Arc<MountedFile>,
         range: Range<u64>,
-        deadline: Deadline,
+        deadline: &Deadline,
     ) -> Result<Bytes> {
         let job = Job {
             file: file.clone(),
@@ -163,14 +192,30 @@ impl Fetcher {
         Ok(answer)
     }
 
+    /// What `call` gives, on a reading thread if the request has an end: what hangs there does not hold the caller.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        deadline: &Deadline,
+        doing: &'static str,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if deadline.is_endless() {
+            return call();
+        }
+        deadline.check(doing)?;
+        let (send, receive) = mpsc::sync_channel(1);
+        self.pool.submit(Box::new(move || drop(send.send(call()))))?;
+        deadline.wait(&receive, doing)?
+    }
+
     fn run(
         &self,
         jobs: Vec<((usize, usize), Job)>,
-        deadline: Deadline,
+        deadline: &Deadline,
         mut done: impl FnMut((usize, usize), Bytes),
     ) -> Result<()> {
         // A single read without a deadline gains nothing from another thread.
-        if deadline.allowed.is_none() && (jobs.len() == 1 || self.parallel == 1) {
+        if deadline.is_endless() && (jobs.len() == 1 || self.parallel == 1) {
             for (place, job) in jobs {
                 done(place, job.run()?);
             }
@@ -185,7 +230,7 @@ impl Fetcher {
                 let Some((place, job)) = jobs.next() else {
                     break;
                 };
-                let send = send.clone();
+                let (send, deadline) = (send.clone(), deadline.clone());
                 // The caller may have given up, and then nobody wants the answer: what queued up behind reads that hung
                 // is not read for nobody once they go on.
                 self.pool.submit(Box::new(move || {
@@ -198,12 +243,7 @@ impl Fetcher {
             if under_way == 0 {
                 return Ok(());
             }
-            let (place, read) = match deadline.left() {
-                None => receive.recv().map_err(|_| deadline.passed("reading"))?,
-                Some(left) => receive
-                    .recv_timeout(left)
-                    .map_err(|_| deadline.passed("reading"))?,
-            };
+            let (place, read) = deadline.wait(&receive, "reading")?;
             under_way -= 1;
             done(place, read?);
         }
@@ -319,9 +359,11 @@ mod tests {
             Ok(Box::new(CountingReadAt::new(MemoryFile(bytes()), count.clone())) as Box<_>)
         }));
         let fetcher = Fetcher::new(2);
-        let deadline = Deadline::starting_now(None);
+        let deadline = Deadline::starting_now(None, None);
         let extents = [0..10, 20..30, 50..51, 90..100];
-        let first = fetcher.fetch(&[(file.clone(), &extents)], &[], deadline).unwrap();
+        let first = fetcher
+            .fetch(&[(file.clone(), &extents)], &[], &deadline)
+            .unwrap();
         assert_eq!(counts.reads(), 4);
         for extent in &extents {
             assert_eq!(
@@ -332,7 +374,7 @@ mod tests {
         assert_eq!(first[0].get(&(5..11)), None);
         assert_eq!(first[0].get(&(12..13)), None);
         let again = [22..25, 40..41];
-        let second = fetcher.fetch(&[(file, &again)], &first, deadline).unwrap();
+        let second = fetcher.fetch(&[(file, &again)], &first, &deadline).unwrap();
         assert_eq!((counts.reads(), counts.bytes()), (5, 32));
         assert_eq!(second[0].get(&(23..25)).unwrap(), [23, 24][..]);
     }
@@ -366,13 +408,13 @@ mod tests {
             move |_| Ok(Box::new(Hanging(hang.clone())) as Box<_>),
         ));
         let fetcher = Fetcher::new(2);
-        let soon = Deadline::starting_now(Some(Duration::from_millis(20)));
+        let soon = Deadline::starting_now(Some(Duration::from_millis(20)), None);
         let error = fetcher
-            .fetch(&[(file.clone(), &[0..1, 2..3, 4..5])], &[], soon)
+            .fetch(&[(file.clone(), &[0..1, 2..3, 4..5])], &[], &soon)
             .unwrap_err();
         assert!(matches!(error, ReadError::Deadline { .. }), "{error}");
         drop(held);
-        let later = Deadline::starting_now(Some(Duration::from_secs(60)));
-        assert!(fetcher.fetch(&[(file, &[0..1, 2..3])], &[], later).is_ok());
+        let later = Deadline::starting_now(Some(Duration::from_secs(60)), None);
+        assert!(fetcher.fetch(&[(file, &[0..1, 2..3])], &[], &later).is_ok());
     }
 }

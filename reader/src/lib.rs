@@ -7,6 +7,7 @@
 //! `parquet` crate's Arrow readers over the fetched bytes) → rows in the caller's order.
 
 pub mod bench;
+pub mod cancel;
 pub mod cli;
 pub mod decode;
 pub mod error;
@@ -25,6 +26,7 @@ pub mod table;
 mod temporary;
 
 pub use arrow_array::RecordBatch;
+pub use cancel::CancelToken;
 pub use error::{ReadError, Result};
 pub use keys::{Key, KeyColumn, KeyRange};
 pub use mounts::{Spread, Target};

@@ -186,6 +186,16 @@ impl MountedFile {
         })
     }
 
+    /// Whether both are the same version of the same path.
+    pub(crate) fn is_version_of(&self, other: &MountedFile) -> bool {
+        // Where the version has no key, its attributes are all that is known of it.
+        let same = match (self.version_key, other.version_key) {
+            (Some(key), Some(other)) => key == other,
+            _ => self.identity == other.identity,
+        };
+        same && self.paths == other.paths && self.len == other.len
+    }
+
     /// Length of the version.
     pub(crate) fn len(&self) -> u64 {
         self.len

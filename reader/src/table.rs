@@ -5,6 +5,7 @@
 
 mod attempt;
 mod counters;
+mod handles;
 mod keys;
 mod lookup;
 mod open;
@@ -20,6 +21,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 
+use crate::cancel::CancelToken;
 use crate::decode::parquet::ParquetFile;
 use crate::error::Result;
 use crate::fetch::{Deadline, Fetcher};
@@ -30,14 +32,11 @@ use crate::row::{RowId, RowRange};
 use crate::structures::StructureCache;
 pub use counters::LookupCounters;
 use counters::{Done, Stage};
+use handles::Handles;
 pub use keys::FoundKeys;
 pub(crate) use keys::KeyedRow;
 use lookup::Kept;
 pub use stream::RowStream;
-
-/// Files of a directory whose handles stay open between requests. More files are opened again, so
-/// that a large directory does not use up the process's descriptors.
-const OPEN_FILES_MAX: usize = 128;
 
 /// How a table is read.
 #[derive(Debug, Clone)]
@@ -111,18 +110,24 @@ pub enum Missing {
     Skip,
 }
 
-/// A Parquet file, or a directory of these. Cheap to clone; clones share everything.
+/// A Parquet file, or a directory of these: the versions that were there when it was opened. `Send` and `Sync`; cheap to
+/// clone, and clones share everything.
+///
+/// Lookups are synchronous, and start no thread for what is known. What they cost is told at each of them, in reads,
+/// bytes and processor time; [`Table::counters`] says what it was.
 #[derive(Debug, Clone)]
-pub struct Table(Arc<Inner>);
+pub struct Table(Arc<Inner>, Option<CancelToken>);
 
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
+    target: Target,
     files: Vec<TableFile>,
     row_map: RowMap,
     schema: SchemaRef,
     options: OpenOptions,
     fetcher: Fetcher,
+    handles: Handles,
     done: Done,
 }
 
@@ -135,8 +140,45 @@ struct TableFile {
 impl Table {
     /// Opens a file, or all files of a directory in the order of their names, through one path or
     /// through several mounts.
+    ///
+    /// Costs for each file one open and one `fstat`; where its footer is not known, one to three reads. A file of 42
+    /// columns that is known takes about 10 µs.
+    ///
+    /// # Errors
+    /// `Open` and `NotAFile` for the path, `Corrupt` and `Unsupported` for what it holds, `SchemaDiffers` for a directory of
+    /// different tables, `Deadline`.
     pub fn open(target: impl Into<Target>, options: OpenOptions) -> Result<Table> {
-        open::open(&target.into(), options).map(|inner| Table(Arc::new(inner)))
+        let fetcher = Fetcher::new(options.parallel_reads);
+        let inner = open::open(&target.into(), options, fetcher, None)?;
+        Ok(Table(Arc::new(inner), None))
+    }
+
+    /// The table as it is now: this one again if every file is still the version that was opened, else the new versions
+    /// under the same options. Rows of this table stay what they were.
+    ///
+    /// Costs what [`Table::open`] costs. On a lookupfs mount a change shows once its `ttl` has passed.
+    ///
+    /// # Errors
+    /// As [`Table::open`].
+    pub fn refresh(&self) -> Result<Table> {
+        let inner = &self.0;
+        let fetcher = inner.fetcher.clone();
+        let now = open::open(&inner.target, inner.options.clone(), fetcher, self.1.clone())?;
+        if now.has_versions_of(inner) {
+            return Ok(self.clone());
+        }
+        Ok(Table(Arc::new(now), self.1.clone()))
+    }
+
+    /// The same table, whose requests end with [`ReadError::Cancelled`](crate::ReadError::Cancelled) once `token` is
+    /// cancelled. While they wait for a read they see it within [`CANCEL_SEEN_WITHIN`](crate::cancel::CANCEL_SEEN_WITHIN);
+    /// reads then go through the table's threads, which costs a hop of some 20 µs each.
+    pub fn cancelled_by(&self, token: &CancelToken) -> Table {
+        Table(self.0.clone(), Some(token.clone()))
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::starting_now(self.0.options.deadline, self.1.clone())
     }
 
     /// All columns.
@@ -177,15 +219,22 @@ impl Table {
 
     /// The rows asked for, in the order asked, duplicates included. A row id that does not exist is
     /// an error that names it.
+    ///
+    /// Costs no read for data pages that are known, but one for each value that lies in the file as it is (near ones
+    /// together); else one for each data page and dictionary, near ones together. One row that is known takes some 6 µs with
+    /// 2 columns and 70 µs with 42; 1,024 rows of 42 columns about 3.5 ms.
+    ///
+    /// # Errors
+    /// `RowsAbsent`, `UnknownColumn`, `TooLarge` beyond `max_result_bytes` or `max_fetch_bytes`, `Changed`, `Corrupt`, `Read`,
+    /// `Deadline`, `Cancelled`.
     pub fn get(&self, rows: &[RowId], projection: &Projection) -> Result<RecordBatch> {
         self.get_with(rows, projection, Missing::Error)
     }
 
     /// As [`Table::get`], with a choice of what becomes of row ids that do not exist.
     pub fn get_with(&self, rows: &[RowId], projection: &Projection, missing: Missing) -> Result<RecordBatch> {
-        let deadline = Deadline::starting_now(self.0.options.deadline);
         self.0
-            .lookup(rows, projection, missing, deadline, &mut Kept::default())
+            .lookup(rows, projection, missing, &self.deadline(), &mut Kept::default())
     }
 
     /// The same rows as [`Table::get_with`], in batches of at most `max_result_bytes`.
@@ -218,10 +267,9 @@ impl Table {
 
     /// Bytes of one of the files, within the deadline of a request.
     pub(crate) fn read_file(&self, number: usize, range: Range<u64>) -> Result<Bytes> {
-        let deadline = Deadline::starting_now(self.0.options.deadline);
         self.0
             .fetcher
-            .read(&self.0.files[number].mounted, range, deadline)
+            .read(&self.0.files[number].mounted, range, &self.deadline())
     }
 
     /// Fails if one of the files was changed in place since it was opened.

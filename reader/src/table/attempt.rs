@@ -22,7 +22,7 @@ use crate::row::RowId;
 pub(super) struct Request<'a> {
     pub(super) rows: &'a [RowId],
     pub(super) columns: &'a Columns,
-    pub(super) deadline: Deadline,
+    pub(super) deadline: &'a Deadline,
 }
 
 /// What earlier attempts found out.
@@ -55,7 +55,9 @@ impl Inner {
             files.map(ParquetFile::index_generation).sum()
         };
         let trusted = generation();
-        match self.attempt_rows(request, &wanted, &by_file, progress, kept) {
+        let result = self.attempt_rows(request, &wanted, &by_file, progress, kept);
+        self.close_extra(by_file.iter().map(|(file, _)| *file));
+        match result {
             // Another thread found an index to lie while this one used it.
             Err(_) if trusted != generation() => Ok(None),
             result => result,
@@ -108,7 +110,7 @@ impl Inner {
                 None => None,
                 Some(gather) => {
                     let limit_bytes = self.options.max_result_bytes;
-                    match gather.finish(&fetched, wanted.order.as_deref(), limit_bytes) {
+                    match gather.finish(&fetched, wanted.order.as_deref(), limit_bytes, request.deadline) {
                         Ok((batch, counts)) => {
                             self.done.add(counts);
                             Some(batch)
@@ -200,7 +202,7 @@ impl Inner {
         needed: Vec<Vec<Range<u64>>>,
         by_file: &[(usize, Vec<u64>)],
         kept: &mut Kept,
-        deadline: Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Fetched>> {
         if needed.iter().all(Vec::is_empty) {
             return Ok(vec![Fetched::default(); by_file.len()]);

@@ -75,13 +75,13 @@ impl Table {
     ///
     /// Costs what [`Table::find_keys`] and [`Table::get`] cost.
     pub fn get_keys(&self, column: &KeyColumn, keys: &[Key], projection: &Projection) -> Result<RecordBatch> {
-        let deadline = Deadline::starting_now(self.0.options.deadline);
-        let found = self.0.find(column, keys, deadline)?;
+        let deadline = self.deadline();
+        let found = self.0.find(column, keys, &deadline)?;
         self.0.lookup(
             &found.rows,
             projection,
             Missing::Error,
-            deadline,
+            &deadline,
             &mut Kept::default(),
         )
     }
@@ -116,8 +116,7 @@ impl Table {
     /// known from an earlier one; then it reads nothing. Bounds help where the column is sorted or nearly so. Where they do
     /// not, all its data pages are read.
     pub fn find_keys(&self, column: &KeyColumn, keys: &[Key]) -> Result<FoundKeys> {
-        self.0
-            .find(column, keys, Deadline::starting_now(self.0.options.deadline))
+        self.0.find(column, keys, &self.deadline())
     }
 
     /// The rows whose keys lie in a range, in the table's order, in batches of `page` rows, or of fewer where these would be
@@ -139,9 +138,9 @@ impl Table {
             },
         };
         let sought = Sought::Range(end(&range.start)?, end(&range.end)?);
-        let deadline = Deadline::starting_now(self.0.options.deadline);
+        let deadline = self.deadline();
         let scan = KeyScan {
-            searchable: self.0.searchable(column, deadline)?,
+            searchable: self.0.searchable(column, &deadline)?,
             sought,
             units: self.0.units().collect::<Vec<_>>().into_iter(),
             rows: Vec::new(),
@@ -156,8 +155,7 @@ impl Table {
         column: &KeyColumn,
         take: &mut dyn FnMut(Vec<KeyedRow>) -> Result<()>,
     ) -> Result<()> {
-        let deadline = || Deadline::starting_now(self.0.options.deadline);
-        let searchable = self.0.searchable(column, deadline())?;
+        let searchable = self.0.searchable(column, &self.deadline())?;
         let all = |page: &KeyPage, first_row: u64, rows: &mut Vec<KeyedRow>| {
             rows.extend((0..page.len()).map(|place| KeyedRow {
                 key: page.value(place),
@@ -168,7 +166,7 @@ impl Table {
         for unit in self.0.units() {
             take(
                 self.0
-                    .search_with(&searchable, &[unit], &everything, deadline(), &all)?,
+                    .search_with(&searchable, &[unit], &everything, &self.deadline(), &all)?,
             )?;
         }
         Ok(())
@@ -193,7 +191,7 @@ impl Table {
 }
 
 impl Inner {
-    fn find(&self, column: &KeyColumn, keys: &[Key], deadline: Deadline) -> Result<FoundKeys> {
+    fn find(&self, column: &KeyColumn, keys: &[Key], deadline: &Deadline) -> Result<FoundKeys> {
         if keys.len() > crate::keys::KEYS_MAX {
             return Err(column.invalid(&format!(
                 "more than {} keys; split the list",
@@ -258,10 +256,10 @@ impl KeyScan {
             };
             self.rows.drain(..self.next);
             self.next = 0;
-            let deadline = Deadline::starting_now(table.0.options.deadline);
+            let deadline = table.deadline();
             let found = table
                 .0
-                .search(&self.searchable, &[unit], &self.sought, deadline)?;
+                .search(&self.searchable, &[unit], &self.sought, &deadline)?;
             self.rows.extend(found);
         }
         let rows = self.rows[self.next..].iter().take(count);

@@ -11,7 +11,9 @@ use arrow_schema::{ArrowError, FieldRef, Schema, SchemaRef};
 use arrow_select::take::take;
 
 use super::attempt::{Progress, Request};
-use super::{Inner, Missing, OPEN_FILES_MAX, Projection, Stage};
+use super::handles::OPEN_FILES_MAX;
+use super::open::close;
+use super::{Inner, Missing, Projection, Stage};
 use crate::decode::guarded;
 use crate::error::{ReadError, Result};
 use crate::fetch::{Deadline, Fetched};
@@ -64,7 +66,7 @@ impl Inner {
         rows: &[RowId],
         projection: &Projection,
         missing: Missing,
-        deadline: Deadline,
+        deadline: &Deadline,
         kept: &mut Kept,
     ) -> Result<RecordBatch> {
         let count = self.row_map.row_count();
@@ -94,7 +96,6 @@ impl Inner {
                 None => deadline.check("reading")?,
             }
         };
-        self.close_extra();
         self.in_order(batch, places.map(UInt64Array::from), missing == Missing::Null)
     }
 
@@ -138,11 +139,21 @@ impl Inner {
         })
     }
 
-    /// Handles beyond the limit do not stay open.
-    fn close_extra(&self) {
-        for file in self.files.iter().skip(OPEN_FILES_MAX) {
-            file.mounted.close();
+    /// Handles beyond the limit do not stay open: those that were used longest ago go.
+    pub(super) fn close_extra(&self, used: impl Iterator<Item = usize>) {
+        if self.files.len() > OPEN_FILES_MAX {
+            close(&self.files, self.handles.used(used));
         }
+    }
+
+    /// Whether both are the same versions of the same files.
+    pub(super) fn has_versions_of(&self, other: &Inner) -> bool {
+        self.files.len() == other.files.len()
+            && self
+                .files
+                .iter()
+                .zip(&other.files)
+                .all(|(file, other)| file.mounted.is_version_of(&other.mounted))
     }
 }
 

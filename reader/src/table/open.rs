@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use super::{Done, Inner, OPEN_FILES_MAX, OpenOptions, Stage, TableFile};
+use super::{Done, Handles, Inner, OpenOptions, Stage, TableFile};
+use crate::cancel::CancelToken;
 use crate::decode::parquet::{FileStructure, ParquetFile};
 use crate::error::{ReadError, Result};
 use crate::fetch::{Deadline, Fetcher};
@@ -19,25 +20,34 @@ use crate::plan::RowMap;
 /// A learned guess stays below this, so that one odd file does not make all others slow.
 const TAIL_BYTES_GUESS_MAX: u64 = 4 << 20;
 
-pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
+pub(super) fn open(
+    target: &Target,
+    options: OpenOptions,
+    fetcher: Fetcher,
+    cancel: Option<CancelToken>,
+) -> Result<Inner> {
     let started = Instant::now();
-    let deadline = Deadline::starting_now(options.deadline);
-    let fetcher = Fetcher::new(options.parallel_reads);
+    let deadline = Deadline::starting_now(options.deadline, cancel);
     let opener = options
         .opener
         .clone()
         .unwrap_or_else(|| Opener::pread(options.counts.clone()));
     let mut guess = options.tail_bytes_guess;
     let footers_hit = AtomicU64::new(0);
+    let handles = Handles::default();
     let mut open_file = |target: &Target| {
-        let mounted = Arc::new(MountedFile::open(target, options.spread, opener.clone())?);
+        let (on_mounts, spread, opener) = (target.clone(), options.spread, opener.clone());
+        let mounted = fetcher.call(&deadline, "opening", move || {
+            MountedFile::open(&on_mounts, spread, opener)
+        })?;
+        let mounted = Arc::new(mounted);
         let known = mounted.version_key().and_then(|key| options.structures.file(key));
         let structure = match known {
             Some(structure) => {
                 footers_hit.fetch_add(1, Relaxed);
                 structure
             }
-            None => load(&mounted, &options, guess, &fetcher, deadline)?,
+            None => load(&mounted, &options, guess, &fetcher, &deadline)?,
         };
         let parquet = ParquetFile::new(mounted.path(), structure);
         guess = guess
@@ -52,11 +62,8 @@ pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
             let mut files: Vec<TableFile> = Vec::new();
             for name in names(target)? {
                 deadline.check("opening files")?;
-                let file = open_file(&target.join(name))?;
-                if files.len() >= OPEN_FILES_MAX {
-                    file.mounted.close();
-                }
-                files.push(file);
+                files.push(open_file(&target.join(name))?);
+                close(&files, handles.used(std::iter::once(files.len() - 1)));
             }
             files
         }
@@ -72,16 +79,25 @@ pub(super) fn open(target: &Target, options: OpenOptions) -> Result<Inner> {
     let done = Done::opened(footers_hit.into_inner());
     let inner = Inner {
         path,
+        target: target.clone(),
         row_map,
         schema,
         options,
         fetcher,
+        handles,
         done,
         files,
     };
     let spent_us = started.elapsed().as_micros() as u64;
     inner.done.times_us[Stage::Open as usize].store(spent_us, Relaxed);
     Ok(inner)
+}
+
+/// Closes these of the files.
+pub(super) fn close(files: &[TableFile], numbers: Vec<usize>) {
+    for number in numbers {
+        files[number].mounted.close();
+    }
 }
 
 fn check_schemas(files: &[TableFile]) -> Result<()> {
@@ -103,7 +119,7 @@ fn load(
     options: &OpenOptions,
     guess: u64,
     fetcher: &Fetcher,
-    deadline: Deadline,
+    deadline: &Deadline,
 ) -> Result<Arc<FileStructure>> {
     let mut read = |range| fetcher.read(mounted, range, deadline);
     let cache = &options.structures;

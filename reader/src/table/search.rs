@@ -47,7 +47,7 @@ type Needed = Vec<(usize, Vec<Range<u64>>)>;
 
 impl Inner {
     /// Reads the bounds of a column in all files, where they are not known.
-    pub(super) fn searchable(&self, column: &KeyColumn, deadline: Deadline) -> Result<Searchable> {
+    pub(super) fn searchable(&self, column: &KeyColumn, deadline: &Deadline) -> Result<Searchable> {
         let cache = &self.options.structures;
         let leaf = column.leaf();
         let mut files: Vec<Option<(KeyOrder, Arc<KeyBounds>)>> = Vec::with_capacity(self.files.len());
@@ -89,7 +89,7 @@ impl Inner {
         searchable: &Searchable,
         units: &[Unit],
         sought: &Sought,
-        deadline: Deadline,
+        deadline: &Deadline,
     ) -> Result<Vec<Match>> {
         let take = |page: &KeyPage, first_row: u64, matches: &mut Vec<Match>| {
             add_matches(sought, page, first_row, matches);
@@ -104,7 +104,7 @@ impl Inner {
         searchable: &Searchable,
         units: &[Unit],
         sought: &Sought,
-        deadline: Deadline,
+        deadline: &Deadline,
         take: &dyn Fn(&KeyPage, u64, &mut Vec<T>),
     ) -> Result<Vec<T>> {
         let mut found: Vec<(Unit, Vec<T>)> = Vec::new();
@@ -201,7 +201,7 @@ impl Inner {
         searchable: &Searchable,
         units: Vec<Unit>,
         walked: &mut Walked,
-        deadline: Deadline,
+        deadline: &Deadline,
     ) -> Result<()> {
         let range = |unit: &Unit| {
             let file = &self.files[unit.file].parquet;
@@ -226,7 +226,7 @@ impl Inner {
         &self,
         searchable: &Searchable,
         batch: &[(Unit, KeyPiece)],
-        deadline: Deadline,
+        deadline: &Deadline,
         again: &mut BTreeSet<Unit>,
         visit: &mut dyn FnMut(Unit, &KeyPage, u64),
     ) -> Result<()> {
@@ -270,7 +270,7 @@ impl Inner {
     }
 
     /// Reads ranges of files, one entry for each; none of it if nothing is needed.
-    fn read(&self, needed: &[(usize, Vec<Range<u64>>)], deadline: Deadline) -> Result<Vec<Fetched>> {
+    fn read(&self, needed: &[(usize, Vec<Range<u64>>)], deadline: &Deadline) -> Result<Vec<Fetched>> {
         if needed.iter().all(|(_, ranges)| ranges.is_empty()) {
             return Ok(vec![Fetched::default(); needed.len()]);
         }
@@ -289,6 +289,7 @@ impl Inner {
         for (file, _) in needed {
             self.files[*file].mounted.check_unchanged()?;
         }
+        self.close_extra(needed.iter().map(|(file, _)| *file));
         Ok(fetched)
     }
 }

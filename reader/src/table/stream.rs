@@ -12,7 +12,6 @@ use super::keys::KeyScan;
 use super::lookup::{Kept, all_nullable};
 use super::{Missing, Projection, Table};
 use crate::error::{ReadError, Result};
-use crate::fetch::Deadline;
 use crate::row::RowId;
 
 /// Rows in a batch where nothing else limits it.
@@ -148,9 +147,9 @@ impl Iterator for RowStream {
             if rows.is_empty() {
                 return None;
             }
-            let deadline = Deadline::starting_now(self.table.0.options.deadline);
+            let deadline = self.table.deadline();
             let inner = &self.table.0;
-            let found = inner.lookup(&rows, &self.projection, self.missing, deadline, &mut self.kept);
+            let found = inner.lookup(&rows, &self.projection, self.missing, &deadline, &mut self.kept);
             match found {
                 Err(ReadError::TooLarge { .. }) if rows.len() > 1 => {
                     self.batch_rows = rows.len().div_ceil(2);

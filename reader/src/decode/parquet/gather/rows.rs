@@ -18,7 +18,7 @@ use super::super::values::{ColumnValues, TooMany};
 use super::{FileRows, Gather, GatherCounts, Piece, Stop, disagrees};
 use crate::decode::guarded;
 use crate::error::ReadError;
-use crate::fetch::Fetched;
+use crate::fetch::{Deadline, Fetched};
 
 impl Gather<'_> {
     /// The rows: of `order`, their places among the wanted rows of all files, or all of these as they are.
@@ -27,6 +27,7 @@ impl Gather<'_> {
         fetched: &[Fetched],
         order: Option<&[u64]>,
         limit_bytes: u64,
+        deadline: &Deadline,
     ) -> Result<(RecordBatch, GatherCounts), Stop> {
         let wanted: usize = self.files.iter().map(|file| file.rows.len()).sum();
         let rows = order.map_or(wanted, <[u64]>::len);
@@ -36,6 +37,10 @@ impl Gather<'_> {
             .collect();
         let mut left_bytes = limit_bytes;
         for piece in std::mem::take(&mut self.pieces) {
+            // A page that is mapped is inflated first, which may take milliseconds.
+            if piece.mapped.is_none() {
+                deadline.check("decoding").map_err(Stop::Failed)?;
+            }
             self.append(
                 &piece,
                 &fetched[piece.file],
