@@ -190,6 +190,44 @@ fn a_complete_file_is_passed_through_after_a_crash_and_a_damaged_one_is_not_p7()
     assert_eq!(daemon.count("/cache/disk/corrupt_pages"), 1);
 }
 
+/// P4.
+#[test]
+fn what_somebody_does_to_a_verified_file_is_found_before_the_kernel_reads_it() {
+    let (tree, cache, bytes) = (Tree::new(), tempfile::tempdir().unwrap(), pattern(FILE_BYTES));
+    tree.write("f", &bytes);
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), &options(cache.path(), ""));
+    let path = mount.join("f");
+    drop(make_complete(&daemon, 0, &path));
+    let data = data_file_of(&path, cache.path());
+    for damage in [
+        |data: &File| data.write_all_at(&[0xee; 100], 1_000_000).unwrap(),
+        |data: &File| data.set_len(2_000_000).unwrap(),
+        |data: &File| {
+            data.set_len(0).unwrap();
+            data.set_len(FILE_BYTES as u64).unwrap();
+        },
+    ] {
+        damage(&File::options().write(true).open(&data).unwrap());
+        let unverified = daemon.count("/mounts/0/opens/unverified");
+        let passed = passed_through(&daemon, 0);
+        let file = File::open(&path).unwrap();
+        assert_eq!(daemon.count("/mounts/0/opens/unverified"), unverified + 1);
+        assert_eq!(passed_through(&daemon, 0), passed);
+        // Nothing of it comes out of the kernel's pages of an earlier open.
+        assert!(read_mapped(&file) == bytes);
+        drop(file);
+        // Pages that memory has are no reason to write them to the disk again, but for who asks for that.
+        let warmed = wait_until(PATIENCE, || {
+            let warm = daemon.lookupfs(&["warm".as_ref(), "--all".as_ref(), path.as_os_str()]);
+            File::open(&path).unwrap();
+            warm.status.success() && passed_through(&daemon, 0) > passed
+        });
+        assert!(warmed, "no passthrough: {}", daemon.stats()["mounts"]);
+        assert!(read_mapped(&File::open(&path).unwrap()) == bytes);
+    }
+}
+
 /// The data file of the version at `path`, found by the name that the version's ioctl gives.
 fn data_file_of(path: &Path, cache: &Path) -> std::path::PathBuf {
     let file = File::open(path).unwrap();

@@ -43,7 +43,7 @@ pub(crate) use writer::NewPage;
 use writer::Writer;
 
 pub use counters::{DiskKindStats, DiskStats};
-pub use verify::CompleteFile;
+pub use verify::{CompleteFile, Unready};
 
 /// How long a read may wait for the disk before the source is asked instead.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -281,7 +281,7 @@ impl Disk {
     }
 
     /// See [`PageCache::complete_file`](crate::page_cache::PageCache::complete_file).
-    pub(crate) fn complete_file(&self, version: &FileVersion) -> Option<CompleteFile> {
+    pub(crate) fn complete_file(&self, version: &FileVersion) -> Result<CompleteFile, Unready> {
         verify::complete_file(&self.core, version)
     }
 

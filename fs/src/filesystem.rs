@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use lookupfs_cache::account::Account;
 use lookupfs_cache::clock::Jitter;
-use lookupfs_cache::disk::CompleteFile;
+use lookupfs_cache::disk::{CompleteFile, Unready};
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::namespace::{Known, Namespace};
 use lookupfs_cache::page::ByteRange;
@@ -262,8 +262,8 @@ impl Filesystem {
     }
 
     /// The local file of a version that lies complete on the disk, its bytes checked. Never waits.
-    pub fn complete_file(&self, number: u64) -> Option<CompleteFile> {
-        let (_, version) = self.file(number).ok()?;
+    pub fn complete_file(&self, number: u64) -> Result<CompleteFile, Unready> {
+        let (_, version) = self.file(number).map_err(|_| Unready::Incomplete)?;
         self.shared.pages.complete_file(&version)
     }
 

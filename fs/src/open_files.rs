@@ -11,6 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use lookupfs_cache::disk::Unready;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -65,17 +66,26 @@ impl<P, R> OpenFiles<P, R> {
     pub fn open(
         &self,
         number: u64,
-        complete: impl FnOnce() -> Option<P>,
+        complete: impl FnOnce() -> Result<P, Unready>,
         register: impl FnOnce(&P) -> io::Result<R>,
         report: &OpenReport,
     ) -> Opened<R> {
         // Held over the registration: two that open at once must get the same one.
         let mut open = self.open.lock();
         let file = match open.entry(number) {
-            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Occupied(entry) => {
+                if entry.get().backing.is_none() {
+                    report.held_open.add_one();
+                }
+                entry.into_mut()
+            }
             Entry::Vacant(entry) => {
                 let has_given_up = self.refused.load(Relaxed) >= REFUSALS_MAX;
-                let complete = if has_given_up { None } else { complete() };
+                let complete = if has_given_up {
+                    None
+                } else {
+                    report.note(complete())
+                };
                 let backing = complete.and_then(|pin| match register(&pin) {
                     Ok(registration) => {
                         self.refused.store(0, Relaxed);
@@ -128,6 +138,9 @@ pub struct OpenReport {
     refusal: OnceLock<String>,
     passthrough: Counter,
     kept: Counter,
+    incomplete: Counter,
+    unverified: Counter,
+    held_open: Counter,
 }
 
 /// [`OpenReport`] at one moment.
@@ -142,6 +155,12 @@ pub struct OpenStats {
     pub passthrough: u64,
     /// Opens through the kernel page cache.
     pub kept: u64,
+    /// Those of them that found pages of the file missing on the local disk.
+    pub incomplete: u64,
+    /// Those that found it there and not verified yet, which began with that.
+    pub unverified: u64,
+    /// Those of a file that others held open through the kernel page cache.
+    pub held_open: u64,
 }
 
 impl OpenReport {
@@ -168,6 +187,18 @@ impl OpenReport {
         }
     }
 
+    fn note<P>(&self, complete: Result<P, Unready>) -> Option<P> {
+        complete
+            .inspect_err(|reason| {
+                let count = match reason {
+                    Unready::Incomplete => &self.incomplete,
+                    Unready::Unverified => &self.unverified,
+                };
+                count.add_one();
+            })
+            .ok()
+    }
+
     /// The values now.
     pub fn stats(&self) -> OpenStats {
         let refusal = self.refusal.get().cloned();
@@ -182,6 +213,9 @@ impl OpenReport {
             refusal,
             passthrough,
             kept: self.kept.get(),
+            incomplete: self.incomplete.get(),
+            unverified: self.unverified.get(),
+            held_open: self.held_open.get(),
         }
     }
 }
@@ -231,7 +265,10 @@ mod tests {
             let log = || self.log.clone();
             self.files.open(
                 7,
-                || self.is_complete.get().then(|| Pinned(log())),
+                || match self.is_complete.get() {
+                    true => Ok(Pinned(log())),
+                    false => Err(Unready::Incomplete),
+                },
                 |_| Ok(Registered(log())),
                 &self.report,
             )
@@ -267,6 +304,8 @@ mod tests {
         mount.files.close(7);
         mount.files.close(7);
         assert!(matches!(mount.open(), Opened::Passthrough(_)));
+        let stats = mount.report.stats();
+        assert_eq!((stats.kept, stats.incomplete, stats.held_open), (3, 1, 2));
         // What was never opened may be closed: the kernel is not trusted with an underflow.
         mount.files.close(99);
     }
@@ -277,7 +316,7 @@ mod tests {
         for _ in 0..2 {
             let opened = mount.files.open(
                 7,
-                || Some(Pinned(mount.log.clone())),
+                || Ok(Pinned(mount.log.clone())),
                 |_| Err(io::Error::from(io::ErrorKind::PermissionDenied)),
                 &mount.report,
             );

@@ -79,8 +79,8 @@ async fn a_verified_file_is_let_go_when_its_version_goes() {
     write(&disk, &version, 0).await;
     let complete = loop {
         match disk.complete_file(&version) {
-            Some(complete) => break complete,
-            None => tokio::task::yield_now().await,
+            Ok(complete) => break complete,
+            Err(_) => tokio::task::yield_now().await,
         }
     };
     assert_eq!(disk.core.verified.count(), 1);

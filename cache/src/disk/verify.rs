@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -25,9 +26,37 @@ pub(super) struct Verified(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// With the generation that was verified: once a page has gone it is another.
-    files: HashMap<VersionId, (u64, u64, Arc<File>)>,
+    files: HashMap<VersionId, Proof>,
     running: Vec<VersionId>,
+}
+
+/// That a file has the bytes of its version.
+#[derive(Clone, Debug)]
+struct Proof {
+    ticket: u64,
+    /// Once a page has gone it is another.
+    generation: u64,
+    file: Arc<File>,
+    seal: Seal,
+}
+
+/// What changes with every write to a file, and every cut, that does not go round the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seal {
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Seal {
+    fn of(file: &File) -> Option<Seal> {
+        let metadata = file.metadata().ok()?;
+        Some(Seal {
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
 }
 
 impl Verified {
@@ -55,6 +84,16 @@ pub struct CompleteFile {
     _pin: Pin,
 }
 
+/// Why the local file of a version cannot be used yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unready {
+    /// Pages are missing on disk, or there is no disk tier.
+    Incomplete,
+    /// It may be complete, but has not been read against its checksums since the daemon started, or was changed since. That
+    /// has begun.
+    Unverified,
+}
+
 /// Nothing of the version goes while this lives.
 #[derive(Debug)]
 struct Pin {
@@ -76,28 +115,36 @@ impl Drop for Pin {
     }
 }
 
-pub(super) fn complete_file(core: &Arc<Core>, version: &FileVersion) -> Option<CompleteFile> {
+pub(super) fn complete_file(core: &Arc<Core>, version: &FileVersion) -> Result<CompleteFile, Unready> {
     let id = version.id();
     if core.switch.is_off() {
-        return None;
+        return Err(Unready::Incomplete);
     }
     let is_left = matches!(core.index.lock().standing(id), Standing::Left(_));
     if !is_left {
         // Pinned first, so that what is then seen to be complete stays so.
-        let (pin, generation) = pin_if_complete(core, version)?;
-        let mut verified = core.verified.0.lock();
-        if let Some((ticket, seen, file)) = verified.files.get(&id) {
-            if (*ticket, *seen) == (pin.ticket, generation) {
-                return Some(CompleteFile {
-                    file: file.clone(),
+        let (pin, generation) = pin_if_complete(core, version).ok_or(Unready::Incomplete)?;
+        let proof = core.verified.0.lock().files.get(&id).cloned();
+        if let Some(proof) = proof {
+            let is_of_this = (proof.ticket, proof.generation) == (pin.ticket, generation);
+            let is_sealed = Seal::of(&proof.file) == Some(proof.seal);
+            if is_of_this && is_sealed {
+                return Ok(CompleteFile {
+                    file: proof.file,
                     _pin: pin,
                 });
             }
-            verified.files.remove(&id);
+            if is_of_this {
+                tracing::warn!(
+                    %version,
+                    "somebody else has changed its file in the cache: it is verified again before the kernel reads it"
+                );
+            }
+            core.verified.0.lock().files.remove(&id);
         }
     }
     start_to_verify(core, version);
-    None
+    Err(Unready::Unverified)
 }
 
 /// In the background, and once for all who ask meanwhile.
@@ -125,22 +172,27 @@ fn verify(core: &Arc<Core>, version: &FileVersion) {
     let _ = core.make_sure_it_is_loaded(id, false);
     let pinned = pin_if_complete(core, version);
     let file = pinned.and_then(|(pin, generation)| {
-        // The file that was read, whatever stands in its place by now.
-        let files = core.read_whole(id, generation)?;
-        Some((pin, generation, files.data_for_reading().ok()?))
+        // The file that was read, whatever stands in its place by now; and as it was before the first byte was read.
+        let (files, seal) = core.read_whole(id, generation)?;
+        let file = files.data_for_reading().ok()?;
+        (Seal::of(&file) == Some(seal)).then_some((pin, generation, file, seal))
     });
     let mut verified = core.verified.0.lock();
     verified.running.retain(|running| *running != id);
-    if let Some((pin, generation, file)) = file {
+    if let Some((pin, generation, file, seal)) = file {
         core.counters.verified_files.add(1);
         if verified.files.len() >= VERIFIED_MAX {
             // Any of them: who asks for it again has it verified again.
             let any = verified.files.keys().next().copied();
             any.and_then(|any| verified.files.remove(&any));
         }
-        verified
-            .files
-            .insert(id, (pin.ticket, generation, Arc::new(file)));
+        let proof = Proof {
+            ticket: pin.ticket,
+            generation,
+            file: Arc::new(file),
+            seal,
+        };
+        verified.files.insert(id, proof);
         drop(verified);
         drop(pin);
     }
@@ -167,8 +219,8 @@ fn pin_if_complete(core: &Arc<Core>, version: &FileVersion) -> Option<(Pin, u64)
 
 impl Core {
     /// Reads every page against its checksum; a page that fails is dropped as any other that a reader meets.
-    /// The files, if all passed.
-    fn read_whole(&self, id: VersionId, generation: u64) -> Option<Arc<VersionFiles>> {
+    /// The files, if all passed, and the seal that the data had before.
+    fn read_whole(&self, id: VersionId, generation: u64) -> Option<(Arc<VersionFiles>, Seal)> {
         let (files, pages) = {
             let index = self.index.lock();
             let loaded = index.loaded(id)?;
@@ -176,11 +228,12 @@ impl Core {
         };
         let files = files.or_else(|| self.reopen(id))?;
         files.read_anew();
+        let seal = Seal::of(files.data())?;
         let step = run_pages_max(self.page_size);
         (0..pages)
             .step_by(step as usize)
             .all(|first| self.is_run_whole(&files, id, first..(first + step).min(pages), generation))
-            .then_some(files)
+            .then_some((files, seal))
     }
 
     fn is_run_whole(

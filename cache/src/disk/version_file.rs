@@ -115,6 +115,11 @@ impl VersionFiles {
         }))
     }
 
+    /// The version's bytes, as far as they are here.
+    pub(super) fn data(&self) -> &File {
+        &self.data
+    }
+
     /// The data once more, for reading alone: the same file, also where another has taken its name.
     pub(super) fn data_for_reading(&self) -> io::Result<File> {
         File::open(format!("/proc/self/fd/{}", self.data.as_raw_fd()))

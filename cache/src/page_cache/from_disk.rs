@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{PageCache, key};
 use crate::config::CacheConfig;
-use crate::disk::{CompleteFile, Disk, DiskConfig, DiskLimits, FoundPage, NewPage};
+use crate::disk::{CompleteFile, Disk, DiskConfig, DiskLimits, FoundPage, NewPage, Unready};
 use crate::error::Result;
 use crate::memory::Kind;
 use crate::page::{ByteRange, PageIndex};
@@ -44,8 +44,9 @@ impl PageCache {
     /// The version as one file on the local disk, if all of its pages are there and every checksum was verified since
     /// this cache was opened. Nothing of it is evicted while the answer lives. Never waits: where the version is
     /// complete but not verified yet, that is begun in the background, and the answer is `None` for now.
-    pub fn complete_file(self: &Arc<Self>, version: &FileVersion) -> Option<CompleteFile> {
-        self.disk.as_ref()?.complete_file(version)
+    pub fn complete_file(self: &Arc<Self>, version: &FileVersion) -> Result<CompleteFile, Unready> {
+        let disk = self.disk.as_ref().ok_or(Unready::Incomplete)?;
+        disk.complete_file(version)
     }
 
     /// Waits until what was fetched so far is on disk, or was skipped.

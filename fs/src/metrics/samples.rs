@@ -253,6 +253,21 @@ pub const MOUNT: &[Sample] = &[
         &[("how", "kept")],
     ),
     sample(
+        "lookupfs_mount_opens_not_passed_total",
+        "/opens/incomplete",
+        &[("reason", "incomplete")],
+    ),
+    sample(
+        "lookupfs_mount_opens_not_passed_total",
+        "/opens/unverified",
+        &[("reason", "unverified")],
+    ),
+    sample(
+        "lookupfs_mount_opens_not_passed_total",
+        "/opens/held_open",
+        &[("reason", "held-open")],
+    ),
+    sample(
         "lookupfs_mount_requests_total",
         "/requests/lookups",
         &[("request", "lookup")],

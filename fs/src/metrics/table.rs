@@ -264,6 +264,10 @@ pub const FAMILIES: &[Family] = &[
         "lookupfs_mount_file_opens_total",
         "Opens of files that cost a message, by how the kernel reads them.",
     ),
+    counter(
+        "lookupfs_mount_opens_not_passed_total",
+        "Opens through the kernel page cache where passthrough was asked for, by reason.",
+    ),
     gauge(
         "lookupfs_mount_congestion_threshold_requests",
         "Of them, how many make the kernel hold back its own read-ahead.",

@@ -83,7 +83,18 @@ fn mount(f: &mut fmt::Formatter<'_>, mount: &MountStats) -> fmt::Result {
 fn opens(f: &mut fmt::Formatter<'_>, opens: &OpenStats) -> fmt::Result {
     let (passthrough, kept) = (opens.passthrough, opens.kept);
     if passthrough + kept > 0 {
-        writeln!(f, "  {passthrough} opens with passthrough, {kept} without")?;
+        write!(f, "  {passthrough} opens with passthrough, {kept} without")?;
+        let reasons = [
+            (opens.incomplete, "not complete on the local disk"),
+            (opens.unverified, "not verified yet"),
+            (opens.held_open, "held open without it since before"),
+        ];
+        let mut reasons = reasons.iter().filter(|(count, _)| *count > 0).peekable();
+        if reasons.peek().is_some() {
+            let texts: Vec<String> = reasons.map(|(count, why)| format!("{count} {why}")).collect();
+            write!(f, " ({})", texts.join(", "))?;
+        }
+        writeln!(f)?;
     }
     match &opens.refusal {
         Some(refusal) => writeln!(f, "  no passthrough: {refusal}"),

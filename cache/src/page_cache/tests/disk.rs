@@ -80,7 +80,7 @@ async fn read_all(fixture: &Fixture, file: &std::sync::Arc<FileVersion>) {
 async fn complete_file(fixture: &Fixture, file: &FileVersion) -> CompleteFile {
     let verified = async {
         loop {
-            if let Some(complete) = fixture.cache.complete_file(file) {
+            if let Ok(complete) = fixture.cache.complete_file(file) {
                 return complete;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -461,7 +461,7 @@ async fn while_the_tier_is_off_reads_go_to_the_source_and_nothing_is_lost() {
     fixture.log().reset();
     fixture.cache.disk.as_ref().unwrap().switch_off();
     assert_eq!(disk(&fixture).on, 0);
-    assert!(fixture.cache.complete_file(&file).is_none());
+    assert!(fixture.cache.complete_file(&file).is_err());
     read_all(&fixture, &file).await;
     assert_eq!(fixture.log().bytes(), 1 << 20);
     let fixture = fixture.restarted(CacheConfig::default(), &place.config);
@@ -487,6 +487,6 @@ async fn an_absurd_length_is_not_kept_and_harms_nobody() {
             .count_on_disk(&huge, ByteRange::clamped(0, u64::MAX, 1 << 62)),
         0
     );
-    assert!(fixture.cache.complete_file(&huge).is_none());
+    assert!(fixture.cache.complete_file(&huge).is_err());
     fixture.cache.evict_from_disk(&huge);
 }

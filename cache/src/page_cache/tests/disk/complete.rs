@@ -12,14 +12,14 @@ async fn a_file_that_cannot_be_read_is_verified_once() {
     data.unwrap().set_len(1000).unwrap();
     for _ in 0..3 {
         let failed = async {
-            while fixture.cache.complete_file(&file).is_none() && disk(&fixture).failed_reads == 0 {
+            while fixture.cache.complete_file(&file).is_err() && disk(&fixture).failed_reads == 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(60), failed)
             .await
             .unwrap();
-        assert!(fixture.cache.complete_file(&file).is_none());
+        assert!(fixture.cache.complete_file(&file).is_err());
     }
     assert_eq!((disk(&fixture).failed_reads, disk(&fixture).pages), (1, 0));
 }
@@ -58,7 +58,7 @@ async fn a_complete_file_has_the_bytes_and_is_pinned() {
             .count_on_disk(&file, ByteRange::clamped(0, u64::MAX, file.len())),
         0
     );
-    assert!(fixture.cache.complete_file(&file).is_none());
+    assert!(fixture.cache.complete_file(&file).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn a_damaged_file_is_not_complete() {
     let file = fixture.add_random("/a.bin", 1 << 20);
     read_all(&fixture, &file).await;
     damage(&place.files("data")[0], 700_000);
-    assert!(fixture.cache.complete_file(&file).is_none());
+    assert!(fixture.cache.complete_file(&file).is_err());
     let found = async {
         while disk(&fixture).corrupt_pages == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -101,6 +101,6 @@ async fn a_damaged_file_is_not_complete() {
     tokio::time::timeout(Duration::from_secs(60), found)
         .await
         .unwrap();
-    assert!(fixture.cache.complete_file(&file).is_none());
+    assert!(fixture.cache.complete_file(&file).is_err());
     assert_eq!(disk(&fixture).verified_files, 0);
 }
