@@ -342,3 +342,62 @@ fn ten_thousand_small_files_stay_under_the_budget_p6() {
     let statuses = daemon.count("/sources/0/requests/status");
     assert!(statuses <= 2, "{statuses} statuses: the root's alone");
 }
+
+#[test]
+fn whole_files_are_verified_so_that_their_first_reader_is_passed_through() {
+    let (tree, cache) = (Tree::new(), tempfile::tempdir().unwrap());
+    for name in ["a", "b", "c"] {
+        tree.write(name, &pattern(5_000_001));
+    }
+    let mut daemon = Daemon::new();
+    let options = format!("passthrough,memory=64m,cache_dir={}", cache.path().display());
+    let mount = daemon.mount(&tree.url(), &options);
+    let output = try_warm(&daemon, &["--all"], &[&mount]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let done = object(&output);
+    assert_eq!(
+        (&done["files_verified"], &done["pages_on_disk"]),
+        (&3.into(), &done["pages"])
+    );
+    for name in ["a", "b", "c"] {
+        let file = fs::File::open(mount.join(name)).unwrap();
+        assert!(lookupfs_tests::read_mapped(&file) == pattern(5_000_001));
+    }
+    let opens = daemon.stats()["mounts"][0]["opens"].clone();
+    assert_eq!(
+        (&opens["passthrough"], &opens["kept"]),
+        (&3.into(), &0.into()),
+        "{opens}"
+    );
+}
+
+#[test]
+fn a_file_of_absurd_length_is_counted_at_once() {
+    let tree = Tree::new();
+    let path = tree.path().join("sparse");
+    let file = fs::File::create(&path).unwrap();
+    file.set_len(8 << 40).unwrap();
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "");
+    let mut first = [0; 10];
+    std::io::Read::read_exact(&mut fs::File::open(mount.join("sparse")).unwrap(), &mut first).unwrap();
+    let done = warm(&daemon, &["--all", "--check"], &[&mount.join("sparse")]);
+    assert_eq!(done["pages"], (8_u64 << 40) / done["page_size"].as_u64().unwrap());
+    let kept = done["pages_kept"].as_u64().unwrap();
+    assert!((1..100).contains(&kept), "{done}");
+}
+
+#[test]
+fn whole_files_that_the_disk_has_no_room_for_are_a_failure_and_named() {
+    let (tree, cache) = (Tree::new(), tempfile::tempdir().unwrap());
+    tree.write("large", &pattern(100 << 20));
+    let mut daemon = Daemon::new();
+    let options = format!("memory=32m,cache_size=64m,cache_dir={}", cache.path().display());
+    let mount = daemon.mount(&tree.url(), &options);
+    let output = try_warm(&daemon, &["--all"], &[&mount]);
+    assert_eq!(output.status.code(), Some(1));
+    let done = object(&output);
+    let missing = done["pages"].as_u64().unwrap() - done["pages_on_disk"].as_u64().unwrap();
+    assert!(missing > 0, "{done}");
+    assert!(errors(&output).contains("cache_size"), "{}", errors(&output));
+}

@@ -35,10 +35,13 @@ mod warm;
 pub use crate::disk::CompleteFile;
 
 use missing::Arrival;
-pub use warm::{ColumnRanges, Found, Kept, METADATA_BYTES_MAX};
+pub use warm::{ColumnRanges, Found, Kept, LOOK_PAGES_MAX, METADATA_BYTES_MAX};
 
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
+
+/// Extents that are fetched for the disk at once. Each is a quarter of memory at most.
+const FILLING_MAX: usize = 2;
 
 /// Pages of many versions, shared by all mounts of a daemon.
 #[derive(Debug)]
@@ -55,6 +58,8 @@ pub struct PageCache {
     streams: Streams,
     extent_rule: ExtentRule,
     tail_pages: u64,
+    /// Held by who has pages at hand that wait for the disk: few at once, so that memory has room for them.
+    filling: tokio::sync::Semaphore,
     /// Held by who looks at metadata that memory does not hold.
     looking: tokio::sync::Mutex<()>,
     runtime: runtime::Handle,
@@ -101,6 +106,7 @@ impl PageCache {
                 gap_pages: limits.gap_pages,
                 max_pages: limits.extent_pages,
             },
+            filling: tokio::sync::Semaphore::new(FILLING_MAX),
             looking: tokio::sync::Mutex::default(),
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,

@@ -153,6 +153,12 @@ pub struct Totals {
     pub pages_in_memory: u64,
     /// Those on disk.
     pub pages_on_disk: u64,
+    /// Files that lie complete and verified on disk, for mounts with passthrough.
+    #[serde(default)]
+    pub files_verified: u64,
+    /// Whether there is a disk to keep pages on.
+    #[serde(default)]
+    pub has_disk: bool,
     /// Pages that `--evict` dropped.
     pub pages_dropped: u64,
     /// Pages that had to make room meanwhile, of whatever file.

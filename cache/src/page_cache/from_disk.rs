@@ -3,6 +3,7 @@
 //! Owns the rule for who may wait: an event loop never does. Refuses to fail: what the disk does not give is fetched.
 //! Called by `page_cache.rs` and `fetch.rs`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ impl PageCache {
 
     /// The version as one file on the local disk, if all of its pages are there and every checksum was verified since
     /// this cache was opened. Nothing of it is evicted while the answer lives. Never waits: where the version is
-    /// complete but not verified yet, that is begun in the background, and the answer is `None` for now.
+    /// complete but not verified yet, that is begun in the background, and the answer is [`Unready::Unverified`] for now.
     pub fn complete_file(self: &Arc<Self>, version: &FileVersion) -> Result<CompleteFile, Unready> {
         let disk = self.disk.as_ref().ok_or(Unready::Incomplete)?;
         disk.complete_file(version)
@@ -58,13 +59,34 @@ impl PageCache {
 
     /// Has what of `range` is in memory written to disk, and waits for room in the queue before it.
     pub async fn bring_to_disk(&self, version: &FileVersion, range: ByteRange) {
+        self.bring_pages(version, range, Vec::new()).await;
+    }
+
+    /// As [`PageCache::bring_to_disk`], with pages at hand that memory may have pushed out meanwhile.
+    pub(super) async fn bring_pages(
+        &self,
+        version: &FileVersion,
+        range: ByteRange,
+        at_hand: Vec<(u64, Bytes)>,
+    ) {
         let Some(disk) = &self.disk else {
             return;
         };
+        let layout = self.tails.layout(version);
+        let mut at_hand: HashMap<u64, Bytes> = at_hand.into_iter().collect();
         let mut pages = Vec::new();
         for page in self.page_size.pages_of(range) {
-            let found = self.memory.get(&key(version.id(), page));
-            if let Some((bytes, kind)) = found.filter(|_| !disk.contains(version.id(), page)) {
+            if disk.contains(version.id(), page) {
+                continue;
+            }
+            let found = match at_hand.remove(&page) {
+                Some(bytes) => {
+                    let kind = layout.kind_of(self.page_size.range_of(PageIndex(page), version.len()));
+                    Some((bytes, kind))
+                }
+                None => self.memory.get(&key(version.id(), page)),
+            };
+            if let Some((bytes, kind)) = found {
                 pages.push(NewPage { page, bytes, kind });
             }
         }

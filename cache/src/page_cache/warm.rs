@@ -32,6 +32,8 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 const SKIMS_MAX: usize = 4;
 /// Pages of a version that are looked for one by one; of one that claims more, what is held is walked instead.
 const WALK_PAGES_MAX: u64 = 16_384;
+/// The same, for whoever asks for a range of it.
+pub const LOOK_PAGES_MAX: u64 = 1 << 20;
 
 /// How many pages of a range are kept, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,6 +253,15 @@ impl PageCache {
             on_disk: self.count_known_on_disk(version, pages.clone()),
             ..Kept::default()
         };
+        // What a file claims to hold may be more than could ever be looked for.
+        if kept.pages > LOOK_PAGES_MAX {
+            let mut in_memory = self.memory.held(version.id());
+            in_memory.retain(|page| pages.contains(page));
+            let only_there = in_memory.iter().filter(|page| !self.is_on_disk(version, **page));
+            kept.kept = kept.on_disk + only_there.count() as u64;
+            kept.in_memory = in_memory.len() as u64;
+            return kept;
+        }
         for page in pages {
             let in_memory = self.memory.contains(&key(version.id(), page));
             kept.in_memory += u64::from(in_memory);
@@ -292,14 +303,22 @@ impl PageCache {
     ) -> Result<u64> {
         let version = opening.version();
         self.load_page_map(version).await;
+        // It is never closed.
+        let _turn = match &self.disk {
+            Some(_) => self.filling.acquire().await.ok(),
+            None => None,
+        };
         let (mut leads, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
+        // Held until the disk has them: what is warmed may be more than memory keeps.
+        let mut arrived = Vec::new();
         for page in pages.clone() {
             if self.memory.contains(&key(version.id(), page)) || self.is_on_disk(version, page) {
                 continue;
             }
             let (arrival, lead) = self.claim(version.id(), page);
-            if let Arrival::Coming(waiter) = arrival {
-                waiters.push(waiter);
+            match arrival {
+                Arrival::Coming(waiter) => waiters.push((page, waiter)),
+                Arrival::Here(bytes) => arrived.push((page, bytes)),
             }
             if let Some(lead) = lead {
                 bytes += self.page_size.range_of(PageIndex(page), version.len()).len();
@@ -312,8 +331,11 @@ impl PageCache {
             max_pages,
         };
         self.fetch(opening, leads, &[], exact);
-        for waiter in waiters {
-            waiter.wait().await?;
+        for (page, waiter) in waiters {
+            let bytes = waiter.wait().await?;
+            if self.disk.is_some() {
+                arrived.push((page, bytes));
+            }
         }
         self.memory
             .protect(pages.clone().map(|page| key(version.id(), page)));
@@ -323,7 +345,7 @@ impl PageCache {
             (pages.end - pages.start) * page,
             version.len(),
         );
-        self.bring_to_disk(version, range).await;
+        self.bring_pages(version, range, arrived).await;
         Ok(bytes)
     }
 

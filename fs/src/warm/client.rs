@@ -25,6 +25,9 @@ use crate::size::parse_bytes;
 /// How long the daemon may take for a line; it tells its progress several times a second.
 const LINE_WAIT: Duration = Duration::from_secs(60);
 
+/// A slower limit is a slip of who left the unit out.
+const LIMIT_MIN: u64 = 1 << 10;
+
 /// `lookupfs warm`.
 ///
 /// # Errors
@@ -66,13 +69,16 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     };
     // A reader that has seen enough closes the pipe: that is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
-    let has_made_room = totals.pages_kept < totals.pages;
-    if request.action == Action::Fill && has_made_room {
-        eprintln!(
-            "lookupfs: {} pages of the cache had to make room meanwhile, so memory may be too small for all of this; \
-             the same command with --check says what is kept",
-            totals.pages_pushed_out
-        );
+    if request.action == Action::Fill
+        && let Some(warning) = report::warning(&request, &totals)
+    {
+        eprintln!("lookupfs: {warning}");
+        // Whoever asked for whole files on disk does not have them there.
+        if report::misses_disk(&request, &totals) && totals.failed == 0 {
+            return Err(CommandError::Failed(
+                "not all of it is on disk; the same command goes on where it stopped".to_owned(),
+            ));
+        }
     }
     match totals.failed {
         0 => Ok(()),
@@ -134,6 +140,11 @@ fn request(args: &WarmArgs) -> Result<WarmRequest, String> {
     let limit = limit.transpose()?;
     if limit == Some(0) {
         return Err("--limit: nothing can be fetched at 0 bytes a second".to_owned());
+    }
+    if let Some(limit) = limit.filter(|limit| *limit < LIMIT_MIN) {
+        return Err(format!(
+            "--limit: {limit} bytes a second is less than a page in 16 s; write {limit}k or {limit}m if that was meant"
+        ));
     }
     if args.paths.is_empty() && args.files_from.is_none() {
         return Err("name a path below a mount, or - to read paths from stdin".to_owned());
@@ -285,6 +296,7 @@ mod tests {
             "--parallel 1000 /m",
             "--parallel x /m",
             "--limit 0 /m",
+            "--limit 50 /m",
             "--limit fast /m",
             "--check --limit 1m /m",
             "--sideways /m",

@@ -4,10 +4,12 @@
 //! up at the first replacement: the version that is there now is tried once. Called by `job.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use lookupfs_cache::disk::Unready;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::page::ByteRange;
-use lookupfs_cache::page_cache::Kept;
+use lookupfs_cache::page_cache::{Kept, LOOK_PAGES_MAX};
 use lookupfs_cache::version::FileVersion;
 
 use super::job::Job;
@@ -17,6 +19,15 @@ use crate::filesystem::has_gone;
 
 /// Bytes of one step.
 const STEP_BYTES: u64 = 4 << 20;
+/// How long what is queued for the disk is waited for.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Files that wait to be counted, at most.
+const NOTED_AT_ONCE: usize = 4096;
+/// How long a file may take to be verified, beside what its length takes on a slow disk.
+const VERIFY_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes that a slow disk reads in a second.
+const SLOW_DISK_BYTES: u64 = 20 << 20;
+const VERIFY_POLL: Duration = Duration::from_millis(10);
 /// Pages looked for before others have their turn.
 const LOOK_PAGES: u64 = 16_384;
 
@@ -82,7 +93,13 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             at = next;
         }
     }
-    note_kept(job, version, &ranges).await;
+    if job.request.what == What::All {
+        verify(job, found, version).await;
+    }
+    let waiting = job.note_when_settled(version, ranges);
+    if waiting >= NOTED_AT_ONCE {
+        note_settled(job).await;
+    }
     if missing.is_empty() {
         return Ok(());
     }
@@ -106,33 +123,73 @@ async fn check(job: &Job, version: &FileVersion) {
     }
 }
 
+/// Counts what is kept of the files that were filled, once what is queued for the disk is there or was refused.
+pub(super) async fn note_settled(job: &Job) {
+    // A disk that hangs is not waited for: what it has not taken by then counts as not there.
+    let _ = tokio::time::timeout(SETTLE_PATIENCE, job.pages.settle_disk()).await;
+    for (version, ranges) in job.take_unsettled() {
+        note_kept(job, &version, &ranges).await;
+    }
+}
+
+fn add(sum: &mut Kept, more: Kept) {
+    sum.pages = sum.pages.saturating_add(more.pages);
+    sum.kept = sum.kept.saturating_add(more.kept);
+    sum.in_memory = sum.in_memory.saturating_add(more.in_memory);
+    sum.on_disk = sum.on_disk.saturating_add(more.on_disk);
+}
+
+/// Where the kernel is to read files by itself: has a file that is complete on disk checked now, so that already its first
+/// reader is passed through.
+async fn verify(job: &Job, found: &Found, version: &FileVersion) {
+    if !found.mounted.filesystem.open_report.is_asked() {
+        return;
+    }
+    let patience = VERIFY_PATIENCE + Duration::from_secs(version.len() / SLOW_DISK_BYTES);
+    let verifying = async {
+        job.pages.settle_disk().await;
+        while job
+            .pages
+            .complete_file(version)
+            .is_err_and(|why| why == Unready::Unverified)
+        {
+            tokio::time::sleep(VERIFY_POLL).await;
+        }
+    };
+    // A disk that takes longer than this has the first reader wait for it, as without.
+    let _ = tokio::time::timeout(patience, verifying).await;
+    if job.pages.complete_file(version).is_ok() {
+        job.count(|totals| totals.files_verified += 1);
+    }
+}
+
 /// Counts what is kept of the ranges.
 async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
     let look = LOOK_PAGES * job.pages.page_size().bytes();
     let mut sum = Kept::default();
     job.pages.load_page_map(version).await;
-    let mut bytes = 0;
+    let mut bytes: u64 = 0;
     for range in ranges {
-        bytes += range.len();
+        bytes = bytes.saturating_add(range.len());
         let mut at = range.start();
+        if range.len() / job.pages.page_size().bytes() > LOOK_PAGES_MAX {
+            add(&mut sum, job.pages.kept(version, *range));
+            continue;
+        }
         while at < range.end() {
             let next = ((at / look + 1) * look).min(range.end());
             let part = ByteRange::clamped(at, next - at, version.len());
-            let kept = job.pages.kept(version, part);
-            sum.pages += kept.pages;
-            sum.kept += kept.kept;
-            sum.in_memory += kept.in_memory;
-            sum.on_disk += kept.on_disk;
+            add(&mut sum, job.pages.kept(version, part));
             at = next;
             tokio::task::yield_now().await;
         }
     }
     job.count(|totals| {
         totals.bytes = totals.bytes.saturating_add(bytes);
-        totals.pages += sum.pages;
-        totals.pages_kept += sum.kept;
-        totals.pages_in_memory += sum.in_memory;
-        totals.pages_on_disk += sum.on_disk;
+        totals.pages = totals.pages.saturating_add(sum.pages);
+        totals.pages_kept = totals.pages_kept.saturating_add(sum.kept);
+        totals.pages_in_memory = totals.pages_in_memory.saturating_add(sum.in_memory);
+        totals.pages_on_disk = totals.pages_on_disk.saturating_add(sum.on_disk);
         totals.files_plain += u64::from(bytes == 0);
         totals.files_kept += u64::from(bytes > 0 && sum.kept == sum.pages);
     });

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use futures::{StreamExt, stream};
 use lookupfs_cache::clock::Clock;
 use lookupfs_cache::error::Error;
+use lookupfs_cache::page::ByteRange;
 use lookupfs_cache::page_cache::PageCache;
+use lookupfs_cache::version::FileVersion;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -22,6 +24,9 @@ use crate::mounts::{Mounted, Mounts};
 /// Files that may be found ahead of the work.
 const AHEAD_MAX: usize = 1024;
 
+/// A version, and which ranges of it are wanted.
+type Filled = (Arc<FileVersion>, Vec<ByteRange>);
+
 /// The work and what is known of it.
 #[derive(Debug)]
 pub struct Job {
@@ -31,6 +36,8 @@ pub struct Job {
     bucket: Option<Bucket>,
     totals: Mutex<Totals>,
     pushed_out_before: u64,
+    /// Files that were filled and are not counted yet.
+    unsettled: Mutex<Vec<Filled>>,
     events: mpsc::Sender<Event>,
 }
 
@@ -49,6 +56,7 @@ impl Job {
         Job {
             bucket: request.limit.map(|limit| Bucket::new(limit, Clock::system())),
             pushed_out_before: pushed_out(&pages),
+            unsettled: Mutex::default(),
             request,
             pages,
             mounts,
@@ -81,17 +89,30 @@ impl Job {
             }
         });
         futures::join!(walking, working);
+        file::note_settled(self).await;
     }
 
     /// What was done so far.
     pub fn totals(&self) -> Totals {
         let mut totals = *self.totals.lock();
         totals.pages_pushed_out = pushed_out(&self.pages).saturating_sub(self.pushed_out_before);
+        totals.has_disk = self.pages.stats().disk.is_some();
         totals
     }
 
     pub(super) fn count(&self, change: impl FnOnce(&mut Totals)) {
         change(&mut self.totals.lock());
+    }
+
+    /// Has a file that was filled counted later; how many wait for that.
+    pub(super) fn note_when_settled(&self, version: &Arc<FileVersion>, ranges: Vec<ByteRange>) -> usize {
+        let mut unsettled = self.unsettled.lock();
+        unsettled.push((version.clone(), ranges));
+        unsettled.len()
+    }
+
+    pub(super) fn take_unsettled(&self) -> Vec<Filled> {
+        std::mem::take(&mut self.unsettled.lock())
     }
 
     /// Counts bytes that were fetched.

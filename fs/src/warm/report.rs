@@ -22,9 +22,9 @@ impl Report {
     pub(super) fn new(request: &WarmRequest) -> Report {
         let is_in_bytes = request.what == What::All && request.action == Action::Fill;
         let template = if is_in_bytes {
-            "{bar:30} {binary_bytes}/{binary_total_bytes} {msg} {elapsed}"
+            "{bar:20} {binary_bytes}/{binary_total_bytes} {elapsed} {wide_msg}"
         } else {
-            "{bar:30} {pos}/{len} files, {msg} {elapsed}"
+            "{bar:20} {pos}/{len} files {elapsed} {wide_msg}"
         };
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -82,12 +82,26 @@ pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) ->
     };
     let seconds = took.as_secs_f64();
     match request.action {
-        Action::Fill => format!(
-            "{files} files{plain}: {} wanted, {} fetched in {seconds:.1} s, {} kept",
-            HumanBytes(totals.bytes),
-            HumanBytes(totals.fetched_bytes),
-            share(totals.pages_kept, totals.pages),
-        ),
+        Action::Fill => {
+            let places = match totals.has_disk {
+                false => String::new(),
+                true => format!(
+                    " ({} in memory, {} on disk)",
+                    share(totals.pages_in_memory, totals.pages),
+                    share(totals.pages_on_disk, totals.pages)
+                ),
+            };
+            let verified = match totals.files_verified {
+                0 => String::new(),
+                verified => format!("; {} files verified for passthrough", HumanCount(verified)),
+            };
+            format!(
+                "{files} files{plain}: {} wanted, {} fetched in {seconds:.1} s, {} kept{places}{verified}",
+                HumanBytes(totals.bytes),
+                HumanBytes(totals.fetched_bytes),
+                share(totals.pages_kept, totals.pages),
+            )
+        }
         Action::Check => {
             let unknown = match totals.files_unknown {
                 0 => String::new(),
@@ -107,6 +121,29 @@ pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) ->
             HumanCount(totals.pages_dropped)
         ),
     }
+}
+
+/// What was asked for and is not kept, if anything is not.
+pub(super) fn warning(request: &WarmRequest, totals: &Totals) -> Option<String> {
+    if misses_disk(request, totals) {
+        return Some(format!(
+            "{} pages are not on disk: it is full, slow or failed, or cache_size is too small; `lookupfs stats` says which",
+            HumanCount(totals.pages.saturating_sub(totals.pages_on_disk))
+        ));
+    }
+    let gone = totals.pages.saturating_sub(totals.pages_kept);
+    (gone > 0).then(|| {
+        format!(
+            "{} of the pages had to make room for others: memory is too small for all of this; the same command with --check \
+             says what is kept",
+            HumanCount(gone)
+        )
+    })
+}
+
+/// Whether whole files were to be kept, there is a disk for that, and it has not all of them.
+pub(super) fn misses_disk(request: &WarmRequest, totals: &Totals) -> bool {
+    request.what == What::All && totals.has_disk && totals.pages_on_disk < totals.pages
 }
 
 /// The same as one JSON object.

@@ -104,3 +104,34 @@ async fn a_damaged_file_is_not_complete() {
     assert!(fixture.cache.complete_file(&file).is_err());
     assert_eq!(disk(&fixture).verified_files, 0);
 }
+
+/// Several files at once, each larger than memory: pages that memory pushes out before their turn are written nonetheless.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_warmed_reaches_the_disk_however_small_memory_is_p6() {
+    let place = Place::new(256 * MIB);
+    let config = CacheConfig {
+        memory_bytes: 4 * MIB,
+        ..CacheConfig::default()
+    };
+    let fixture = Fixture::with_disk(config, &place.config);
+    let files: Vec<_> = (0..6)
+        .map(|number| fixture.add_random(&format!("/{number}.bin"), 12 << 20))
+        .collect();
+    let fills = files.iter().map(|file| {
+        let whole = ByteRange::clamped(0, u64::MAX, file.len());
+        fixture.cache.fill(&fixture.source, file, whole)
+    });
+    for filled in futures::future::join_all(fills).await {
+        assert_eq!(filled.unwrap(), 12 << 20);
+    }
+    fixture.cache.settle_disk().await;
+    for file in &files {
+        let whole = ByteRange::clamped(0, u64::MAX, file.len());
+        assert_eq!(
+            fixture.cache.count_on_disk(file, whole),
+            (12 << 20) / (16 << 10),
+            "{:?}",
+            disk(&fixture)
+        );
+    }
+}
