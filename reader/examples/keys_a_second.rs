@@ -56,7 +56,14 @@ fn main() -> Result<(), Failure> {
 }
 
 fn measure(path: &Path, threads: u64, round: Duration) -> Result<(), Failure> {
-    let table = Table::open(path, OpenOptions::default())?;
+    let number =
+        |name: &str, default: usize| std::env::var(name).map_or(default, |v| v.parse().unwrap_or(default));
+    let options = OpenOptions {
+        parallel_reads: number("PARALLEL", 16),
+        structures: lookupfs_reader::StructureCache::holding_bodies(256 << 20, number("HELD", 64 << 10)),
+        ..OpenOptions::default()
+    };
+    let table = Table::open(path, options)?;
     let mut keys: Vec<i64> = Vec::new();
     for batch in table.scan(RowRange::ALL, &Projection::columns(["key"]), 65_536)? {
         keys.extend(batch?.column(0).as_primitive::<Int64Type>().values());
