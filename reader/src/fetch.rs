@@ -435,23 +435,25 @@ mod tests {
         let extents = [0..10, 20..30, 50..51];
         let on_pool = |deadline| {
             names.lock().clear();
-            let read = fetcher.fetch(&[(file.clone(), &extents)], &[], &deadline).unwrap();
+            let read = fetcher
+                .fetch(&[(file.clone(), &extents)], &[], &deadline)
+                .unwrap();
             assert_eq!(read[0].get(&extents[1]).unwrap(), bytes()[20..30]);
             let here = |name: &Option<String>| name.as_deref() == Some("lookup-fetch");
             names.lock().iter().filter(|name| here(name)).count()
         };
         let (none, some) = (None, Some(Duration::from_secs(60)));
-        assert_eq!(on_pool(Deadline::starting_now(none)), 3, "nobody knows yet");
+        assert_eq!(on_pool(Deadline::starting_now(none, None)), 3, "nobody knows yet");
         for _ in 0..100 {
             fetcher.pace.note(1, Duration::ZERO);
         }
         // A read that seems slow on a busy machine sends those after it away.
-        assert!(on_pool(Deadline::starting_now(none)) < 3);
+        assert!(on_pool(Deadline::starting_now(none, None)) < 3);
         for _ in 0..100 {
             fetcher.pace.note(1, Duration::ZERO);
         }
         assert_eq!(
-            on_pool(Deadline::starting_now(some)),
+            on_pool(Deadline::starting_now(some, None)),
             3,
             "a hanging read must not hold its caller"
         );
