@@ -5,6 +5,8 @@ mod support;
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
@@ -269,4 +271,38 @@ fn a_damaged_column_index_never_gives_a_row_that_is_wrong() {
     }
     println!("{right} found, {found_nothing} hidden by a bound, {failed} failed");
     assert!(right > 2000, "{right} {found_nothing} {failed}");
+}
+
+#[test]
+fn many_threads_find_the_same_rows_with_little_memory_and_bounds_that_lie() {
+    let bytes = sorted_file(4000, 100, Some((7, 700, 702)));
+    for (number, budget) in [0, 20_000, 64 << 20].into_iter().enumerate() {
+        let version = 20 + number as u8;
+        let table = Table::open("/f", options(&bytes, version, StructureCache::new(budget))).unwrap();
+        let column = table.key_column("key").unwrap();
+        // Found out by whoever is first, while the others search.
+        table.find_keys(&column, &[700i64.into()]).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (table, column) = (&table, &column);
+                scope.spawn(move || {
+                    let mut r = Seeded::new(thread);
+                    for _ in 0..100 {
+                        let key = r.below(2000) * 2;
+                        // Beside one of the page that lies, so that it is looked at whatever the cache forgot.
+                        let keys: [Key; 2] = [key.into(), 700i64.into()];
+                        let got = table
+                            .get_keys(column, &keys, &Projection::columns(["key"]))
+                            .unwrap();
+                        let want = [key as i64, key as i64, 700, 700];
+                        assert_eq!(
+                            got.column(0).as_primitive::<Int64Type>().values()[..],
+                            want,
+                            "thread {thread}"
+                        );
+                    }
+                });
+            }
+        });
+    }
 }
