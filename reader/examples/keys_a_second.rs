@@ -50,20 +50,20 @@ fn main() -> Result<(), Failure> {
     };
     let measured = sample::write(&path, write)
         .map_err(Failure::from)
-        .and_then(|()| measure(&path, threads, Duration::from_secs(seconds)));
+        .and_then(|()| measure(&path, threads, Duration::from_secs(seconds), page_rows as usize));
     std::fs::remove_dir_all(&dir)?;
     measured
 }
 
-fn measure(path: &Path, threads: u64, round: Duration) -> Result<(), Failure> {
+fn measure(path: &Path, threads: u64, round: Duration, page_rows: usize) -> Result<(), Failure> {
     let table = Table::open(path, OpenOptions::default())?;
     let mut keys: Vec<i64> = Vec::new();
     for batch in table.scan(RowRange::ALL, &Projection::columns(["key"]), 65_536)? {
         keys.extend(batch?.column(0).as_primitive::<Int64Type>().values());
     }
     let column = table.key_column("key")?;
-    // Every data page is in order once.
-    for key in keys.iter().step_by(1000) {
+    // Every data page once.
+    for key in keys.iter().step_by(page_rows) {
         get(&table, &column, *key)?;
     }
     let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
@@ -72,22 +72,38 @@ fn measure(path: &Path, threads: u64, round: Duration) -> Result<(), Failure> {
         ("get", &|key| get(&table, &column, key)),
         ("scan", &|key| scan(path, &kept, key)),
     ];
-    let mut rates: [Vec<f64>; 2] = Default::default();
+    let (mut rates, mut costs): ([Vec<f64>; 2], [Vec<f64>; 2]) = Default::default();
     for number in 0..ROUNDS {
         for way in [number % 2, 1 - number % 2] {
-            rates[way].push(rate(ways[way].1, &keys, threads, round)?);
+            let (rate, cost) = rate(ways[way].1, &keys, threads, round)?;
+            rates[way].push(rate);
+            costs[way].push(cost);
         }
     }
-    for ((name, _), rates) in ways.iter().zip(&mut rates) {
-        rates.sort_by(f64::total_cmp);
-        println!("{name:5} {:>10.0} rows/s on {threads} threads", rates[ROUNDS / 2]);
+    let [rates, costs] = [rates, costs].map(|both| {
+        both.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[ROUNDS / 2]
+        })
+    });
+    for (way, (name, _)) in ways.iter().enumerate() {
+        println!(
+            "{name:5} {:>10.0} rows/s on {threads} threads, {:>8.1} us of CPU a row",
+            rates[way], costs[way]
+        );
     }
-    println!("ratio {:>10.1}", rates[0][ROUNDS / 2] / rates[1][ROUNDS / 2]);
+    println!(
+        "ratio {:>10.1} by time, {:.1} by CPU",
+        rates[0] / rates[1],
+        costs[1] / costs[0]
+    );
     Ok(())
 }
 
-fn rate(way: Way<'_>, keys: &[i64], threads: u64, round: Duration) -> Result<f64, Failure> {
+/// Rows a second, and microseconds of CPU a row.
+fn rate(way: Way<'_>, keys: &[i64], threads: u64, round: Duration) -> Result<(f64, f64), Failure> {
     let done = AtomicU64::new(0);
+    let cpu_before = cpu_seconds()?;
     let started = Instant::now();
     std::thread::scope(|scope| {
         let run = |thread: u64| {
@@ -106,7 +122,18 @@ fn rate(way: Way<'_>, keys: &[i64], threads: u64, round: Duration) -> Result<f64
         all.into_iter()
             .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked")?)
     })?;
-    Ok(done.into_inner() as f64 / started.elapsed().as_secs_f64())
+    let done = done.into_inner().max(1) as f64;
+    let cpu = cpu_seconds()? - cpu_before;
+    Ok((done / started.elapsed().as_secs_f64(), cpu * 1e6 / done))
+}
+
+/// What this process used so far: on a busy machine a better measure than time.
+fn cpu_seconds() -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let fields = after_name.split_whitespace().skip(11).take(2);
+    let ticks: f64 = fields.filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(ticks / 100.0)
 }
 
 fn check(key: i64, rows: usize, found: i64) -> Result<(), Failure> {

@@ -1,8 +1,10 @@
 //! Runs the extents of a plan, with bounded parallelism, over the mounts.
 //!
 //! Owns the reading threads and the deadline of a fetch: a read that hangs holds a thread, never the
-//! caller. Refuses unbounded queues: a request has at most as many reads under way as there are threads.
+//! caller, unless there is no deadline and reads come out of memory ([`pace`]). Refuses unbounded queues: a request has at most as many reads under way as there are threads.
 //! Called by [`crate::table`]; what it returns is decoded by [`crate::decode`].
+
+mod pace;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::cancel::{CANCEL_SEEN_WITHIN, CancelToken};
 use crate::error::{ReadError, Result};
 use crate::mounts::MountedFile;
+use pace::Pace;
 
 /// Until when a request may take, and who may end it before.
 #[derive(Debug, Clone)]
@@ -117,8 +120,15 @@ struct Job {
 }
 
 impl Job {
-    fn run(&self) -> Result<Bytes> {
-        self.file.read(self.mount, self.extent.clone())
+    fn run(&self, pace: &Pace) -> Result<Bytes> {
+        let started = Instant::now();
+        let read = self.file.read(self.mount, self.extent.clone());
+        pace.note(self.length(), started.elapsed());
+        read
+    }
+
+    fn length(&self) -> u64 {
+        self.extent.end - self.extent.start
     }
 }
 
@@ -126,6 +136,7 @@ impl Job {
 #[derive(Debug, Clone)]
 pub(crate) struct Fetcher {
     pool: Arc<Pool>,
+    pace: Arc<Pace>,
     parallel: usize,
 }
 
@@ -135,6 +146,7 @@ impl Fetcher {
         let parallel = parallel.max(1);
         Fetcher {
             pool: Arc::new(Pool::new(parallel)),
+            pace: Arc::default(),
             parallel,
         }
     }
@@ -214,16 +226,26 @@ impl Fetcher {
         deadline: &Deadline,
         mut done: impl FnMut((usize, usize), Bytes),
     ) -> Result<()> {
+        let mut jobs = jobs.into_iter();
         // A single read without a deadline gains nothing from another thread.
         if deadline.is_endless() && (jobs.len() == 1 || self.parallel == 1) {
             for (place, job) in jobs {
-                done(place, job.run()?);
+                done(place, job.run(&self.pace)?);
             }
             return Ok(());
         }
+        // Nor do reads out of memory. The first that is not sends those after it to the other threads.
+        let lengths = jobs.as_slice().iter().map(|(_, job)| job.length());
+        if deadline.is_endless() && self.pace.is_fast(lengths) {
+            while self.pace.is_fast([]) {
+                let Some((place, job)) = jobs.next() else {
+                    return Ok(());
+                };
+                done(place, job.run(&self.pace)?);
+            }
+        }
         // Room for every read under way, so that no reading thread waits to answer.
         let (send, receive) = mpsc::sync_channel(self.parallel);
-        let mut jobs = jobs.into_iter();
         let mut under_way = 0;
         loop {
             while under_way < self.parallel {
@@ -231,11 +253,12 @@ impl Fetcher {
                     break;
                 };
                 let (send, deadline) = (send.clone(), deadline.clone());
+                let pace = self.pace.clone();
                 // The caller may have given up, and then nobody wants the answer: what queued up behind reads that hung
                 // is not read for nobody once they go on.
                 self.pool.submit(Box::new(move || {
                     if deadline.check("reading").is_ok() {
-                        drop(send.send((place, job.run())));
+                        drop(send.send((place, job.run(&pace))));
                     }
                 }))?;
                 under_way += 1;
@@ -377,6 +400,63 @@ mod tests {
         let second = fetcher.fetch(&[(file, &again)], &first, &deadline).unwrap();
         assert_eq!((counts.reads(), counts.bytes()), (5, 32));
         assert_eq!(second[0].get(&(23..25)).unwrap(), [23, 24][..]);
+    }
+
+    /// Remembers the names of the threads that read.
+    #[derive(Debug)]
+    struct Named(Arc<Mutex<Vec<Option<String>>>>);
+
+    impl ReadAt for Named {
+        fn len(&self) -> u64 {
+            100
+        }
+        fn identity(&self) -> FileIdentity {
+            FileIdentity::Version([0; 16])
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            self.0
+                .lock()
+                .push(std::thread::current().name().map(str::to_owned));
+            MemoryFile(bytes()).read_at(offset, len)
+        }
+        fn identity_now(&self) -> io::Result<FileIdentity> {
+            Ok(self.identity())
+        }
+    }
+
+    #[test]
+    fn reads_out_of_memory_stay_on_the_thread_that_wants_them() {
+        let names = Arc::new(Mutex::new(Vec::new()));
+        let shared = names.clone();
+        let file = file(Opener::new(
+            move |_| Ok(Box::new(Named(shared.clone())) as Box<_>),
+        ));
+        let fetcher = Fetcher::new(2);
+        let extents = [0..10, 20..30, 50..51];
+        let on_pool = |deadline| {
+            names.lock().clear();
+            let read = fetcher
+                .fetch(&[(file.clone(), &extents)], &[], &deadline)
+                .unwrap();
+            assert_eq!(read[0].get(&extents[1]).unwrap(), bytes()[20..30]);
+            let here = |name: &Option<String>| name.as_deref() == Some("lookup-fetch");
+            names.lock().iter().filter(|name| here(name)).count()
+        };
+        let (none, some) = (None, Some(Duration::from_secs(60)));
+        assert_eq!(on_pool(Deadline::starting_now(none, None)), 3, "nobody knows yet");
+        for _ in 0..100 {
+            fetcher.pace.note(1, Duration::ZERO);
+        }
+        // A read that seems slow on a busy machine sends those after it away.
+        assert!(on_pool(Deadline::starting_now(none, None)) < 3);
+        for _ in 0..100 {
+            fetcher.pace.note(1, Duration::ZERO);
+        }
+        assert_eq!(
+            on_pool(Deadline::starting_now(some, None)),
+            3,
+            "a hanging read must not hold its caller"
+        );
     }
 
     /// Hangs in every read until it is dropped from outside.

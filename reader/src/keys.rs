@@ -10,6 +10,7 @@ mod text;
 use std::io::BufRead;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use arrow_schema::{DataType, Fields};
 
@@ -126,7 +127,7 @@ impl FromStr for KeyRange {
 /// A column that rows are looked up by. Made by [`crate::Table::key_column`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyColumn {
-    name: String,
+    name: Arc<str>,
     leaf: usize,
     kind: DataType,
 }
@@ -135,7 +136,7 @@ impl KeyColumn {
     /// The leaf column `leaf`, which Arrow reads as `kind`.
     pub(crate) fn new(name: &str, leaf: usize, kind: DataType) -> KeyColumn {
         KeyColumn {
-            name: name.to_owned(),
+            name: name.into(),
             leaf,
             kind,
         }
@@ -188,7 +189,7 @@ impl KeyColumn {
     pub(crate) fn unsearchable(&self, path: &Path, what: &str) -> ReadError {
         ReadError::Unsearchable {
             path: path.to_owned(),
-            column: self.name.clone(),
+            column: self.name.to_string(),
             what: what.to_owned(),
         }
     }

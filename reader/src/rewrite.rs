@@ -8,6 +8,7 @@ mod columns;
 mod order;
 mod size_statistics;
 mod source;
+mod useless_bounds;
 mod verify;
 mod write;
 

@@ -23,6 +23,9 @@ const ENTRY_BYTES: u64 = 128;
 /// than it saves.
 const HELD_BODY_BYTES: usize = 64 << 10;
 
+/// By how much shorter bodies have to be once half of the budget is used.
+const PRESSED: usize = 16;
+
 /// Different schemas that are remembered.
 const SHAPES_MAX: usize = 64;
 
@@ -115,8 +118,13 @@ impl StructureCache {
         self.0.budget_bytes
     }
 
+    /// How long the body of a data page may be to stay in memory. Where more is asked for than fits, maps without bodies are
+    /// worth more than bodies: all of them fit, and each value is one read.
     pub(crate) fn held_body_bytes(&self) -> usize {
-        self.0.held_body_bytes
+        match self.0.entries.weighted_size() > self.0.budget_bytes / 2 {
+            true => self.0.held_body_bytes / PRESSED,
+            false => self.0.held_body_bytes,
+        }
     }
 
     pub(crate) fn file(&self, key: VersionKey) -> Option<Arc<FileStructure>> {

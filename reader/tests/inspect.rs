@@ -10,6 +10,7 @@ use lookupfs_reader::inspect::{ColumnLayout, FileLayout, TableLayout};
 use lookupfs_reader::rewrite::{RewriteOptions, SizeStatistics, rewrite};
 use lookupfs_reader::sample::{self, SampleOptions, Shape};
 use lookupfs_reader::{Key, OpenOptions, Projection, RowId, Table};
+use parquet::file::metadata::ParquetMetaDataReader;
 use serde_json::Value;
 use support::*;
 
@@ -107,7 +108,7 @@ fn large_pages_are_found_and_the_remedy_helps() {
     assert_eq!(column(&after, "payload").size_statistics, "none");
     assert_eq!(
         (column(&after, "id").sorted, column(&after, "payload").sorted),
-        ("ascending", "no")
+        ("ascending", "unknown")
     );
 }
 
@@ -148,6 +149,29 @@ fn what_is_absent_or_unsound_is_said() {
             file.findings
         );
     }
+}
+
+#[test]
+fn an_index_that_does_not_hold_is_said_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample_file(dir.path(), "lying", Shape::Narrow, Some(100));
+    let mut bytes = std::fs::read(&path).unwrap();
+    let metadata = ParquetMetaDataReader::new()
+        .parse_and_finish(&bytes::Bytes::from(bytes.clone()))
+        .unwrap();
+    let range = metadata.row_group(0).column(1).offset_index_range().unwrap();
+    // A location is three numbers, each behind a byte that says so: 0x16 for the last, its first row, here of two bytes. Rows
+    // go back at the last data page.
+    let index = &mut bytes[range.start as usize..range.end as usize];
+    let last = index.iter().rposition(|byte| *byte == 0x16).unwrap();
+    assert_eq!(index[last + 1] & 0x80, 0x80);
+    index[last + 1] = 0x82;
+    index[last + 2] = 0;
+    std::fs::write(&path, bytes).unwrap();
+    let file = layout(&path);
+    assert_eq!(said(&file, "does not hold"), ["payload"], "{:?}", file.findings);
+    assert_eq!(column(&file, "payload").data_pages, None);
+    assert_eq!(column(&file, "id").data_pages, Some(100));
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod support;
 
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
 use arrow_array::{Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
@@ -16,7 +18,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::basic::{BoundaryOrder, Type};
 use parquet::data_type::{Int96, Int96Type};
-use parquet::file::metadata::ColumnIndexBuilder;
+use parquet::file::metadata::{ColumnIndexBuilder, ParquetMetaDataReader};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -237,4 +239,70 @@ fn keys_are_found_in_all_files_of_a_directory() {
     let stream = table.scan_keys(&column, &range, &Projection::all(), 3).unwrap();
     let sizes: Vec<_> = stream.map(|batch| batch.unwrap().num_rows()).collect();
     assert_eq!(sizes, [3, 3, 3, 1]);
+}
+
+#[test]
+fn a_damaged_column_index_never_gives_a_row_that_is_wrong() {
+    let whole = sorted_file(2000, 50, None);
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&whole).unwrap();
+    let column = metadata.row_group(0).column(0);
+    let range = column.column_index_range().unwrap();
+    let (mut right, mut found_nothing, mut failed) = (0, 0, 0);
+    for seed in 0..600 {
+        let mut r = Seeded::new(seed);
+        let mut bytes = whole.to_vec();
+        for _ in 0..1 + r.below(4) {
+            let at = range.start + r.below(range.end - range.start);
+            bytes[at as usize] = r.next() as u8;
+        }
+        let table = Table::open("/f", options(&bytes.into(), 9, StructureCache::new(1 << 20))).unwrap();
+        let column = table.key_column("key").unwrap();
+        for _ in 0..4 {
+            let key = r.below(1000) * 2;
+            match table.find_keys(&column, &[key.into()]) {
+                Ok(found) if found.rows().is_empty() => found_nothing += 1,
+                Ok(found) => {
+                    assert_eq!(found.rows(), rows([key, key + 1]), "seed {seed}, key {key}");
+                    right += 1;
+                }
+                Err(_) => failed += 1,
+            }
+        }
+    }
+    println!("{right} found, {found_nothing} hidden by a bound, {failed} failed");
+    assert!(right > 2000, "{right} {found_nothing} {failed}");
+}
+
+#[test]
+fn many_threads_find_the_same_rows_with_little_memory_and_bounds_that_lie() {
+    let bytes = sorted_file(4000, 100, Some((7, 700, 702)));
+    for (number, budget) in [0, 20_000, 64 << 20].into_iter().enumerate() {
+        let version = 20 + number as u8;
+        let table = Table::open("/f", options(&bytes, version, StructureCache::new(budget))).unwrap();
+        let column = table.key_column("key").unwrap();
+        // Found out by whoever is first, while the others search.
+        table.find_keys(&column, &[700i64.into()]).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (table, column) = (&table, &column);
+                scope.spawn(move || {
+                    let mut r = Seeded::new(thread);
+                    for _ in 0..100 {
+                        let key = r.below(2000) * 2;
+                        // Beside one of the page that lies, so that it is looked at whatever the cache forgot.
+                        let keys: [Key; 2] = [key.into(), 700i64.into()];
+                        let got = table
+                            .get_keys(column, &keys, &Projection::columns(["key"]))
+                            .unwrap();
+                        let want = [key as i64, key as i64, 700, 700];
+                        assert_eq!(
+                            got.column(0).as_primitive::<Int64Type>().values()[..],
+                            want,
+                            "thread {thread}"
+                        );
+                    }
+                });
+            }
+        });
+    }
 }

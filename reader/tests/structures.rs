@@ -309,3 +309,42 @@ fn threads_get_right_rows_while_the_file_is_replaced() {
         }
     });
 }
+
+#[test]
+fn more_pages_than_fit_keep_their_maps_and_not_their_bodies() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let options = SampleOptions {
+        rows: 4000,
+        page_rows: Some(16),
+        ..SampleOptions::default()
+    };
+    sample::write(&path, options).unwrap();
+    let structures = StructureCache::new(1 << 20);
+    let options = OpenOptions {
+        structures: structures.clone(),
+        ..OpenOptions::default()
+    };
+    let table = Table::open(path.as_path(), options).unwrap();
+    let pass = || {
+        let before = table.counters();
+        for row in 0..4000 {
+            let got = table.get(&[RowId(row)], &Projection::all()).unwrap();
+            sample::check_rows(&table, &got, Shape::Narrow, 0, row..row + 1).unwrap();
+            // What was put in counts once this was done.
+            assert!(structures.bytes() <= structures.budget_bytes());
+        }
+        let after = table.counters();
+        (
+            after.pages_mapped - before.pages_mapped,
+            after.exact_values - before.exact_values,
+        )
+    };
+    pass();
+    // 4 MiB of payloads in 250 data pages, of which the budget would hold 60.
+    let (mapped, exact) = pass();
+    assert!(
+        mapped < 60 && exact > 2000,
+        "{mapped} data pages mapped again, {exact} values read"
+    );
+}

@@ -67,12 +67,12 @@ pub(crate) enum KeyOrder {
     Float,
     /// Nanoseconds of the day, then a day number.
     Int96,
-    /// Big-endian, up to 38 digits.
-    Decimal,
-    /// Big-endian, up to 76 digits.
-    WideDecimal,
-    /// As they are; with a fixed length, or without.
-    Bytes(Option<usize>),
+    /// Big-endian, up to 38 digits; with a fixed length, or without.
+    Decimal(Option<usize>),
+    /// Big-endian, up to 76 digits, likewise.
+    WideDecimal(Option<usize>),
+    /// As they are.
+    Bytes,
 }
 
 impl KeyOrder {
@@ -85,6 +85,10 @@ impl KeyOrder {
         }
         let is_decimal =
             matches!(logical, Some(LogicalType::Decimal(_))) || converted == ConvertedType::DECIMAL;
+        let len = match column.physical_type() {
+            Type::FIXED_LEN_BYTE_ARRAY => usize::try_from(column.type_length()).ok(),
+            _ => None,
+        };
         Ok(match column.physical_type() {
             Type::BOOLEAN => KeyOrder::Boolean,
             Type::INT32 | Type::INT64 => match column.sort_order() {
@@ -94,17 +98,14 @@ impl KeyOrder {
             Type::INT96 => KeyOrder::Int96,
             Type::FLOAT | Type::DOUBLE => KeyOrder::Float,
             _ if is_decimal => match kind {
-                DataType::Decimal256(..) => KeyOrder::WideDecimal,
-                _ => KeyOrder::Decimal,
+                DataType::Decimal256(..) => KeyOrder::WideDecimal(len),
+                _ => KeyOrder::Decimal(len),
             },
             _ if converted == ConvertedType::INTERVAL => {
                 return Err("is an interval, and has no order".into());
             }
             Type::FIXED_LEN_BYTE_ARRAY if logical == Some(&LogicalType::Float16) => KeyOrder::Float,
-            Type::FIXED_LEN_BYTE_ARRAY => {
-                KeyOrder::Bytes(Some(usize::try_from(column.type_length()).unwrap_or(0)))
-            }
-            Type::BYTE_ARRAY => KeyOrder::Bytes(None),
+            Type::FIXED_LEN_BYTE_ARRAY | Type::BYTE_ARRAY => KeyOrder::Bytes,
         })
     }
 
@@ -136,17 +137,21 @@ impl KeyOrder {
                 let day = i128::from(u32::from_le_bytes(day.try_into().ok()?));
                 Ordered::Number((day - JULIAN_DAY_1970) * 86_400_000_000_000 + of_day)
             }
-            KeyOrder::Decimal => Ordered::Number(i128::from_be_bytes(resized(bytes)?)),
-            KeyOrder::WideDecimal => Ordered::wide(resized(bytes)?),
-            KeyOrder::Bytes(_) => Ordered::Bytes(bytes.into()),
+            KeyOrder::Decimal(_) => Ordered::Number(i128::from_be_bytes(resized(bytes)?)),
+            KeyOrder::WideDecimal(_) => Ordered::wide(resized(bytes)?),
+            KeyOrder::Bytes => Ordered::Bytes(bytes.into()),
         })
     }
 
     /// A bound as an index or a footer states it. Bounds of strings may be cut short, and then lie below the least value or
     /// above the greatest: they are bounds all the same. A number that was cut is none.
     pub(crate) fn bound(self, bytes: &[u8]) -> Option<Ordered> {
-        self.value(bytes)
-            .filter(|bound| !(self.has_nan() && bound.is_nan()))
+        let cut = match self {
+            KeyOrder::Decimal(Some(len)) | KeyOrder::WideDecimal(Some(len)) => bytes.len() != len,
+            _ => false,
+        };
+        let bound = self.value(bytes).filter(|_| !cut)?;
+        (!(self.has_nan() && bound.is_nan())).then_some(bound)
     }
 }
 
@@ -220,7 +225,7 @@ mod tests {
 
     #[test]
     fn decimals_compare_by_value_whatever_their_length() {
-        let decimal = |bytes: &[u8]| KeyOrder::Decimal.value(bytes);
+        let decimal = |bytes: &[u8]| KeyOrder::Decimal(None).value(bytes);
         assert_eq!(decimal(&[0xff]), Some(Ordered::Number(-1)));
         assert_eq!(decimal(&[0, 0, 1, 0]), Some(Ordered::Number(256)));
         assert_eq!(decimal(&[]), Some(Ordered::Number(0)));
@@ -230,7 +235,14 @@ mod tests {
         assert_eq!(decimal(&long), None, "its sign is lost");
         long[0] = 0;
         assert_eq!(decimal(&long), None, "more than 38 digits");
-        let wide = |bytes: &[u8]| KeyOrder::WideDecimal.value(bytes).unwrap();
+        let fixed = KeyOrder::Decimal(Some(4));
+        assert_eq!(fixed.bound(&[0, 0, 1, 0]), Some(Ordered::Number(256)));
+        assert_eq!(fixed.bound(&[0, 0, 1]), None, "cut short");
+        assert_eq!(
+            KeyOrder::Bytes.bound(&[0, 1]),
+            Some(Ordered::Bytes([0, 1].into()))
+        );
+        let wide = |bytes: &[u8]| KeyOrder::WideDecimal(None).value(bytes).unwrap();
         assert!(
             wide(&[0x80]) < wide(&[0xff, 0xff]) && wide(&[0xff]) < wide(&[0]) && wide(&[0]) < wide(&[1, 0])
         );

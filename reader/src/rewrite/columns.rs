@@ -160,5 +160,6 @@ fn step_rows(table: &Table, options: &RewriteOptions) -> usize {
         (0..leaves).map(|leaf| file.row_bytes(&[leaf])).max().unwrap_or(1)
     });
     let longest = longest.max().unwrap_or(1).max(1);
-    (PAGE_BYTES as u64 / 4 / longest).clamp(1, 1024) as usize
+    // A power of two, so that it divides the rows of a data page.
+    1 << (PAGE_BYTES as u64 / 4 / longest).clamp(1, 1024).ilog2()
 }

@@ -13,7 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 
 use super::columns::ColumnPlan;
-use super::{Progress, RewriteOptions};
+use super::{Progress, RewriteOptions, useless_bounds};
 use crate::error::ReadError;
 
 /// Rows of a row group.
@@ -126,6 +126,7 @@ impl Output<'_> {
         let mut group = self.file.next_row_group()?;
         for column in std::mem::take(&mut self.columns) {
             let mut chunk = column.close()?;
+            useless_bounds::leave_out(chunk.close_mut());
             self.options.size_statistics.keep(&mut chunk)?;
             chunk.append_to_row_group(&mut group)?;
         }

@@ -11,8 +11,8 @@ use super::{Inner, Missing, Projection, RowStream, Table};
 use crate::decode::parquet::KeyPage;
 use crate::error::{ReadError, Result};
 use crate::fetch::Deadline;
-use crate::keys::{Key, KeyColumn, KeyRange, Ordered, Sought};
-use crate::row::RowId;
+use crate::keys::{KEYS_MAX, Key, KeyColumn, KeyRange, Ordered, Sought};
+use crate::row::{ROW_IDS_MAX, RowId};
 
 /// Keys that an error names.
 const KEYS_NAMED_MAX: usize = 5;
@@ -192,11 +192,8 @@ impl Table {
 
 impl Inner {
     fn find(&self, column: &KeyColumn, keys: &[Key], deadline: &Deadline) -> Result<FoundKeys> {
-        if keys.len() > crate::keys::KEYS_MAX {
-            return Err(column.invalid(&format!(
-                "more than {} keys; split the list",
-                crate::keys::KEYS_MAX
-            )));
+        if keys.len() > KEYS_MAX {
+            return Err(column.invalid(&format!("more than {KEYS_MAX} keys; split the list")));
         }
         let ordered = keys
             .iter()
@@ -226,11 +223,11 @@ impl Inner {
                 let rows = matches[from..].iter().take_while(|found| found.key == number);
                 found.rows.extend(rows.map(|found| RowId(found.row)));
             }
+            if found.rows.len() > ROW_IDS_MAX {
+                let what = "keys that are asked for again and again have too many rows; ask for each once";
+                return Err(column.invalid(what));
+            }
             found.ends.push(found.rows.len());
-        }
-        if found.rows.len() > crate::row::ROW_IDS_MAX {
-            return Err(column
-                .invalid("keys that are asked for again and again have too many rows; ask for each once"));
         }
         Ok(found)
     }

@@ -37,10 +37,9 @@ pub(super) fn open(
     let handles = Handles::default();
     let mut open_file = |target: &Target| {
         let (on_mounts, spread, opener) = (target.clone(), options.spread, opener.clone());
-        let mounted = fetcher.call(&deadline, "opening", move || {
+        let mounted = Arc::new(fetcher.call(&deadline, "opening", move || {
             MountedFile::open(&on_mounts, spread, opener)
-        })?;
-        let mounted = Arc::new(mounted);
+        })?);
         let known = mounted.version_key().and_then(|key| options.structures.file(key));
         let structure = match known {
             Some(structure) => {
@@ -76,7 +75,6 @@ pub(super) fn open(
     check_schemas(&files)?;
     let row_map = RowMap::new(files.iter().map(|file| file.parquet.row_count()))
         .ok_or_else(|| ReadError::corrupt(&path, "the files have more than 2^64 rows"))?;
-    let done = Done::opened(footers_hit.into_inner());
     let inner = Inner {
         path,
         target: target.clone(),
@@ -85,7 +83,7 @@ pub(super) fn open(
         options,
         fetcher,
         handles,
-        done,
+        done: Done::opened(footers_hit.into_inner()),
         files,
     };
     let spent_us = started.elapsed().as_micros() as u64;
