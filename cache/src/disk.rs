@@ -27,6 +27,7 @@ mod index;
 mod kernel_pages;
 mod load;
 mod state;
+mod stuck;
 mod unit;
 mod verify;
 mod version_file;
@@ -135,6 +136,7 @@ impl Disk {
     pub(crate) fn open(config: &DiskConfig, limits: DiskLimits) -> Result<Disk> {
         let directory = Directory::lock(&config.cache_dir, &config.owner)?;
         let left = directory.scan().map_err(load::unreadable)?;
+        warn_of_other_pages(&directory, &left, limits.page_size);
         let cache_bytes = match config.cache_bytes {
             Some(bytes) => bytes,
             None => directory.half_of_room(&left).map_err(load::unreadable)?,
@@ -294,6 +296,20 @@ impl Disk {
     /// What the tier has done and holds.
     pub(crate) fn stats(&self) -> DiskStats {
         self.core.stats(self.writer.queued_bytes())
+    }
+}
+
+/// Another page size makes every page that is there a miss: whoever changed it may not have meant that.
+fn warn_of_other_pages(directory: &Directory, left: &[directory::Left], page_size: PageSize) {
+    // The youngest, which the last daemon wrote.
+    let written_with = left.last().and_then(|left| directory.page_bytes_of(left.id));
+    if let Some(bytes) = written_with.filter(|bytes| *bytes != page_size.bytes()) {
+        tracing::warn!(
+            versions = left.len(),
+            "cache_dir was written with page_size={bytes}, and this daemon runs with {}: what is there is dropped as it is \
+             met; to keep it, mount with page_size={bytes}",
+            page_size.bytes()
+        );
     }
 }
 

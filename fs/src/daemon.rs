@@ -39,6 +39,7 @@ use crate::mounts::{MountPlan, Mounts};
 use crate::open_files::OpenReport;
 use crate::options::{DEADLINE_MAX, DaemonOptions};
 use crate::owner::Ids;
+use crate::places;
 use crate::sources::{OpenSource, SourceKey, SourceName};
 use crate::stats::Stats;
 
@@ -137,6 +138,11 @@ impl Daemon {
                 self.name
             ));
         }
+        places::check(
+            self.options.cache_dir.as_deref(),
+            &request.source,
+            &request.mount_points,
+        )?;
         let key = SourceKey::parse(&request.source, &request.options).map_err(|error| one_line(&error))?;
         let source = self.source(key.source(), request)?;
         // Before the lock: a source that does not answer holds up nobody who mounts another.

@@ -115,7 +115,7 @@ impl Core {
                 used_bytes: index.queues.metadata_bytes,
             },
             misses: counters.misses.get(),
-            used_bytes: index.used,
+            used_bytes: index.bytes_on_disk(),
             limit_bytes: index.limits.disk_bytes,
             versions: index.versions.len() as u64,
             pages: index.pages,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 
+use super::format;
 use super::kernel_pages::keep_no_access_time;
 use crate::error::{Error, ErrorKind, Result};
 use crate::version::VersionId;
@@ -95,7 +96,7 @@ impl Directory {
         if let Some(folder) = data.parent() {
             match DirBuilder::new().mode(0o700).create(folder) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
+                _ => is_folder(folder)?,
             }
         }
         let make = |path: &Path| options().write(true).create_new(true).mode(0o600).open(path);
@@ -126,12 +127,34 @@ impl Directory {
             Ok::<File, io::Error>(file)
         };
         let [data, map] = self.paths(id);
+        data.parent().map_or(Ok(()), is_folder)?;
         Ok((open(&data)?, open(&map)?))
+    }
+
+    /// Bytes that the file system has given to what is in the places of a version's files.
+    pub(super) fn allocated_bytes(&self, id: VersionId) -> u64 {
+        let there = self
+            .paths(id)
+            .into_iter()
+            .filter_map(|path| fs::symlink_metadata(path).ok());
+        there.map(|metadata| metadata.blocks() * 512).sum()
+    }
+
+    /// The page size that the map of a version was written with.
+    pub(super) fn page_bytes_of(&self, id: VersionId) -> Option<u64> {
+        let [_, map] = self.paths(id);
+        let mut header = [0; 16];
+        options().open(map).ok()?.read_exact(&mut header).ok()?;
+        format::page_bytes_of(&header)
     }
 
     /// Deletes both files of a version; that they are not there is fine.
     pub(super) fn remove(&self, id: VersionId) -> io::Result<()> {
         for path in self.paths(id) {
+            match path.parent().map_or(Ok(()), is_folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                other => other?,
+            }
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -210,6 +233,15 @@ impl Directory {
             folder.join(format!("{name}.map")),
         ]
     }
+}
+
+/// A link in the place of a folder of ours would lead out of the directory.
+fn is_folder(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        return Ok(());
+    }
+    let message = format!("{} is no folder: delete it", path.display());
+    Err(io::Error::new(io::ErrorKind::NotADirectory, message))
 }
 
 fn options() -> OpenOptions {

@@ -140,7 +140,8 @@ pub(super) enum Victim<F> {
 impl<F> Index<F> {
     /// What goes next so that `data` and `metadata` bytes more fit. `None` if they fit, or if nothing may go.
     pub(super) fn next_victim(&mut self, data: u64, metadata: u64) -> Option<Victim<F>> {
-        let has_room = self.used.saturating_add(data).saturating_add(metadata) <= self.limits.disk_bytes;
+        let has_room =
+            self.bytes_on_disk().saturating_add(data).saturating_add(metadata) <= self.limits.disk_bytes;
         let is_small = self.memory_bytes() <= self.limits.memory_bytes;
         let metadata_fits = self.queues.metadata_bytes.saturating_add(metadata) <= self.limits.metadata_bytes;
         if metadata > 0 && !metadata_fits {
@@ -155,7 +156,7 @@ impl<F> Index<F> {
 
     /// Whether so much more fits.
     pub(super) fn has_room(&self, data: u64, metadata: u64) -> bool {
-        self.used.saturating_add(data).saturating_add(metadata) <= self.limits.disk_bytes
+        self.bytes_on_disk().saturating_add(data).saturating_add(metadata) <= self.limits.disk_bytes
             && self.memory_bytes() <= self.limits.memory_bytes
             && (metadata == 0
                 || self.queues.metadata_bytes.saturating_add(metadata) <= self.limits.metadata_bytes)

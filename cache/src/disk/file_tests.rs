@@ -98,3 +98,55 @@ fn a_run_has_a_bound_in_bytes() {
         assert!(runs(&pages, max).iter().all(|run| run.end - run.start <= max));
     }
 }
+
+/// P6.
+#[tokio::test]
+async fn what_cannot_be_deleted_stays_on_the_account() {
+    let cache_dir = tempfile::tempdir().unwrap();
+    let disk = open(cache_dir.path());
+    let version = version(4);
+    write(&disk, &version, 0).await;
+    let used = disk.stats().used_bytes;
+    let path = std::fs::read_dir(cache_dir.path().join("lookupfs-1"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.is_dir())
+        .unwrap()
+        .join(format!("{}.data", version.id()));
+    // Whoever may do everything cannot delete a directory as a file either.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    disk.evict(version.id());
+    let stats = disk.stats();
+    let stuck = disk.core.directory.allocated_bytes(version.id());
+    assert_eq!((stats.versions, stats.failed_writes), (0, 1), "{stats:?}");
+    assert_eq!(stats.used_bytes, stuck, "{used} before");
+    write(&disk, &version, 0).await;
+    assert_eq!(disk.stats().pages, 0, "it is in the way");
+    std::fs::remove_dir(&path).unwrap();
+    write(&disk, &version, 0).await;
+    assert_eq!(
+        (disk.stats().pages, disk.stats().used_bytes),
+        (1, used),
+        "{:?}",
+        disk.stats()
+    );
+}
+
+#[tokio::test]
+async fn a_folder_that_is_a_link_is_not_followed() {
+    let (cache_dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let disk = open(cache_dir.path());
+    let version = version(2);
+    let folder = cache_dir
+        .path()
+        .join("lookupfs-1")
+        .join(&version.id().to_string()[..2]);
+    std::os::unix::fs::symlink(elsewhere.path(), &folder).unwrap();
+    write(&disk, &version, 0).await;
+    assert_eq!(disk.stats().pages, 0);
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    std::fs::remove_file(&folder).unwrap();
+    write(&disk, &version, 0).await;
+    assert_eq!(disk.stats().pages, 1);
+}

@@ -59,6 +59,12 @@ pub(crate) fn encode_header(version: &FileVersion, page_size: PageSize) -> Vec<u
     bytes
 }
 
+/// The page size that a map says it has, whatever else is in it; `None` where it is no map of this format.
+pub(super) fn page_bytes_of(header: &[u8; 16]) -> Option<u64> {
+    let word: [u8; 4] = header[12..].try_into().ok()?;
+    (header[..8] == MAGIC[..]).then_some(u64::from(u32::from_le_bytes(word)))
+}
+
 /// The version that a map belongs to, and where its entries begin. `bytes` is the beginning of the map, as much as
 /// there is of [`HEADER_BYTES_MAX`]. `None` for whatever is not a whole header of this format and page size.
 pub(crate) fn decode_header(bytes: &[u8], page_size: PageSize) -> Option<(FileVersion, u64)> {

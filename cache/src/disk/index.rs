@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::evict::Queues;
 use super::geometry::{Geometry, Shape, UnitName};
+use super::stuck::Stuck;
 use super::unit::{Unit, Units};
 use crate::memory::Kind;
 use crate::version::VersionId;
@@ -39,8 +40,10 @@ pub(super) struct Index<F> {
     pub(super) queues: Queues,
     pub(super) limits: IndexLimits,
     pub(super) geometry: Geometry,
-    /// Bytes charged for everything.
+    /// Bytes charged for everything that the index knows.
     pub(super) used: u64,
+    /// What takes room beside that.
+    pub(super) stuck: Stuck,
     pub(super) units: u64,
     pub(super) pages: u64,
     /// Versions that are pinned.
@@ -101,11 +104,17 @@ impl<F> Index<F> {
             limits,
             geometry,
             used: 0,
+            stuck: Stuck::default(),
             units: 0,
             pages: 0,
             pinned: 0,
             next_ticket: 0,
         }
+    }
+
+    /// Bytes that the tier takes on disk.
+    pub(super) fn bytes_on_disk(&self) -> u64 {
+        self.used.saturating_add(self.stuck.bytes())
     }
 
     pub(super) fn standing(&self, id: VersionId) -> Standing {

@@ -335,7 +335,9 @@ impl Core {
         match VersionFiles::create(data, map, version, self.page_size) {
             Ok(files) => {
                 let files = Arc::new(files);
-                self.index.lock().add_new(id, shape, files.clone());
+                let mut index = self.index.lock();
+                index.stuck.note(id, 0);
+                index.add_new(id, shape, files.clone());
                 Ok(files)
             }
             Err(error) => {
@@ -407,8 +409,13 @@ impl Core {
         self.verified.forget(id);
         if let Err(error) = self.directory.remove(id) {
             self.counters.failed_writes.add(1);
+            let bytes = self.directory.allocated_bytes(id);
+            self.index.lock().stuck.note(id, bytes);
             if let Some(held_back) = self.warnings.admit(Instant::now()) {
-                tracing::warn!(version = %id, %error, held_back, "a file of the disk tier cannot be deleted");
+                tracing::warn!(
+                    version = %id, bytes, %error, held_back,
+                    "a file of the disk tier cannot be deleted: delete it by hand, its room is missing until then"
+                );
             }
         }
     }
