@@ -325,3 +325,130 @@ fn an_address_that_is_taken_is_refused_before_anything_is_mounted() {
         "{errors}"
     );
 }
+
+/// Goes on and ends, whatever the test did.
+struct Stopped(u32);
+
+impl Stopped {
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.0.to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()) || std::thread::panicking());
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.signal("-KILL");
+        }
+    }
+}
+
+#[test]
+fn a_stopped_daemon_is_named_and_the_others_answer() {
+    let tree = Tree::new();
+    tree.write("f", b"x");
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "");
+    let other = daemon.run_directory().with_file_name("other");
+    std::fs::create_dir(&other).unwrap();
+    let (url, other_text) = (tree.url(), other.to_str().unwrap());
+    assert!(
+        daemon
+            .lookupfs(&["mount", &url, other_text, "--daemon", "other"])
+            .status
+            .success()
+    );
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let of_other = daemon.lookupfs(&["stats", other_text, "--json"]);
+    let of_other: serde_json::Value = serde_json::from_slice(&of_other.stdout).unwrap();
+    let stopped = Stopped(of_other["pid"].as_u64().unwrap() as u32);
+    stopped.signal("-STOP");
+
+    let all = daemon.lookupfs(&["stats", "--all"]);
+    let complaint = text(&all.stderr);
+    assert!(
+        all.status.success() && text(&all.stdout).contains("daemon default"),
+        "{complaint}"
+    );
+    assert!(
+        complaint.contains("other.sock") && complaint.contains("does not answer"),
+        "{complaint}"
+    );
+    // Whoever is asked for by name answers, and nothing else matters.
+    let one = daemon.lookupfs(&["stats".as_ref(), mount.as_os_str()]);
+    assert_eq!((one.status.success(), text(&one.stderr)), (true, String::new()));
+    for args in [vec!["stats", other_text], vec!["warm", "--check", other_text]] {
+        let refused = daemon.lookupfs(&args);
+        let reason = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(
+            reason.contains("other.sock") && reason.contains("does not answer"),
+            "{reason}"
+        );
+    }
+    assert!(
+        daemon
+            .lookupfs(&["warm".as_ref(), "--check".as_ref(), mount.as_os_str()])
+            .status
+            .success()
+    );
+
+    stopped.signal("-CONT");
+    assert!(daemon.lookupfs(&["umount", other_text]).status.success());
+    assert!(lookupfs_tests::wait_until(Duration::from_secs(20), || {
+        lookupfs_tests::has_ended(stopped.0)
+    }));
+    let log = std::fs::read_to_string(daemon.run_directory().join("other.log")).unwrap();
+    for line in ["started", "mounted", "unmounted", "ended"] {
+        assert!(log.contains(line), "{line} is missing in {log}");
+    }
+}
+
+#[test]
+fn a_mount_whose_client_gave_up_is_not_made() {
+    let tree = Tree::new();
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), "");
+    let stopped = Stopped(daemon.pid());
+    stopped.signal("-STOP");
+    let unwanted = daemon.run_directory().with_file_name("unwanted");
+    std::fs::create_dir(&unwanted).unwrap();
+    let mut client = Command::new(lookupfs_tests::program("lookupfs"))
+        .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
+        .args(["mount", &tree.url()])
+        .arg(&unwanted)
+        .spawn()
+        .unwrap();
+    // It has connected and sent its request once the kernel shows bytes that nobody has read; a moment is enough for that,
+    // and where it is not, nothing is mounted either.
+    wait_until(Duration::from_secs(1), || false);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    stopped.signal("-CONT");
+    // One at a time: this one comes after it.
+    daemon.mount(&tree.url(), "");
+    let is_mounted = || {
+        let table = std::fs::read_to_string("/proc/mounts").unwrap();
+        table.contains(unwanted.to_str().unwrap())
+    };
+    assert!(
+        wait_until(Duration::from_secs(10), || !is_mounted()),
+        "{}",
+        daemon.log()
+    );
+    assert_eq!(daemon.stats()["mounts"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn silent_clients_of_the_metrics_do_not_keep_a_scraper_out() {
+    let tree = Tree::new();
+    let port = free_port();
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), &format!("metrics={port}"));
+    let silent: Vec<TcpStream> = (0..100)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
+        .collect();
+    assert!(scrape(port).contains("lookupfs_uptime_seconds"));
+    drop(silent);
+}

@@ -162,7 +162,7 @@ fn serve(name: &str, options: &DaemonOptions, first: Option<&MountRequest>) -> D
     let daemon = Daemon::new(name, options.clone(), runtime.handle().clone()).map_err(failed)?;
     let metrics = options.metrics.map(listen_for_scrapes).transpose()?;
     let listener = control::listen(&files.socket).map_err(failed)?;
-    let mounted = first.map_or(Ok(()), |request| daemon.mount(request));
+    let mounted = first.map_or(Ok(()), |request| daemon.mount(request, &|| true));
     let ended = match mounted {
         Ok(()) => runtime.block_on(daemon.run(listener, metrics)).map_err(failed),
         Err(reason) => Err(CommandError::Failed(reason)),

@@ -19,6 +19,7 @@ use crate::stats::Stats;
 use crate::warm::WarmRequest;
 
 pub mod connection;
+pub mod daemons;
 
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -195,25 +196,6 @@ pub fn sockets() -> Result<Vec<PathBuf>, String> {
         .collect();
     found.sort();
     Ok(found)
-}
-
-/// The socket of the daemon that serves a mount point, and all mount points of that daemon.
-///
-/// # Errors
-/// One sentence for people, where no daemon of this user does.
-pub fn daemon_of(mount_point: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
-    for socket in sockets()? {
-        if let Ok(Answer::Stats(stats)) = ask(&socket, &Request::Stats(StatsRequest::default()), LINE_WAIT) {
-            let mounts: Vec<PathBuf> = stats.mounts.into_iter().map(|m| m.mount_point).collect();
-            if mounts.iter().any(|mount| mount == mount_point) {
-                return Ok((socket, mounts));
-            }
-        }
-    }
-    Err(format!(
-        "{}: no daemon of this user serves it; `lookupfs stats --all` shows those that run",
-        mount_point.display()
-    ))
 }
 
 /// Sends one request and waits for the first answer, at most `patience`.

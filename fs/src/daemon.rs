@@ -125,11 +125,17 @@ impl Daemon {
         }))
     }
 
-    /// Mounts one source on all mount points of the request, or on none.
+    /// Mounts one source on all mount points of the request, or on none. `is_wanted` is asked before and after the steps that
+    /// may wait: where whoever asked has gone, nothing stays mounted.
     ///
     /// # Errors
     /// One sentence for people.
-    pub fn mount(self: &Arc<Self>, request: &MountRequest) -> Result<(), String> {
+    pub fn mount(
+        self: &Arc<Self>,
+        request: &MountRequest,
+        is_wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), String> {
+        let gone = || Err("whoever asked for the mount has gone".to_owned());
         self.agree(request)?;
         if request.options.passthrough && self.options.cache_dir.is_none() {
             return Err(format!(
@@ -148,6 +154,9 @@ impl Daemon {
         // Before the lock: a source that does not answer holds up nobody who mounts another.
         let root = self.root(&source, &key.root)?;
         let _one_at_a_time = self.mounting.lock();
+        if !is_wanted() {
+            return gone();
+        }
         // Asked under the lock: `run` decides to end under the same one, and takes down what is mounted by then.
         if self.is_ending.load(Ordering::SeqCst) {
             return Err(format!("the daemon {} is ending", self.name));
@@ -193,6 +202,11 @@ impl Daemon {
             tracing::info!(source = %plan.source, path = %plan.path.display(), "mounted");
             done.push(plan.path.clone());
         }
+        if !is_wanted() {
+            tracing::info!("whoever asked has gone: unmounting again");
+            self.runtime.block_on(self.mounts.unmount(&done, END_GRACE));
+            return gone();
+        }
         Ok(())
     }
 
@@ -218,6 +232,15 @@ impl Daemon {
             let serve = move |stream| http::serve(stream, this.clone().metrics());
             tokio::spawn(accept_all(metrics, "metrics", http::CONNECTIONS_MAX, serve));
         }
+        tracing::info!(
+            daemon = %self.name,
+            pid = std::process::id(),
+            version = env!("CARGO_PKG_VERSION"),
+            memory = self.options.memory,
+            page_size = self.options.page_size,
+            cache_dir = ?self.options.cache_dir,
+            "started"
+        );
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut hangup = signal(SignalKind::hangup())?;
@@ -226,11 +249,12 @@ impl Daemon {
         tokio::pin!(first_mount);
         loop {
             tokio::select! {
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                _ = terminate.recv() => break tracing::info!("SIGTERM: taking all mounts down"),
+                _ = interrupt.recv() => break tracing::info!("SIGINT: taking all mounts down"),
                 _ = hangup.recv() => self.forget_metadata(),
                 _ = gone.changed() => if self.end_if_idle() {
                     self.write_what_waits().await;
+                    tracing::info!("ended: the last mount has gone");
                     return Ok(());
                 },
                 () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() { return Ok(()) },
@@ -249,6 +273,7 @@ impl Daemon {
             .collect();
         self.mounts.unmount(&paths, END_GRACE).await;
         self.write_what_waits().await;
+        tracing::info!("ended");
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::control::{self, Answer, DaemonFiles, MountRequest, Request, StatsRequest};
+use crate::control::{self, Answer, DaemonFiles, MountRequest, Request, StatsRequest, daemons};
+use crate::stats::Stats;
 
 /// How long a new daemon may take until it listens.
 const START_WAIT: Duration = Duration::from_secs(15);
@@ -21,8 +22,6 @@ const BROKEN_OFF_MAX: usize = 5;
 
 /// The daemon that a mount without `--daemon` joins or starts.
 pub const DEFAULT_DAEMON: &str = "default";
-/// How long a running daemon may take to say which cache directory it has.
-const STATS_WAIT: Duration = Duration::from_secs(10);
 
 /// The name of the daemon for a mount that names none: the running one that has the cache directory of the request,
 /// whatever its name, else the default one.
@@ -31,14 +30,11 @@ const STATS_WAIT: Duration = Duration::from_secs(10);
 /// If the run directory cannot be read.
 pub fn daemon_for(request: &MountRequest) -> Result<String, String> {
     if request.daemon.cache_dir.is_some() {
-        for socket in control::sockets()? {
-            // One that does not answer has nothing to share; whoever needs its directory hears of its lock.
-            let answer = control::ask(&socket, &Request::Stats(StatsRequest::default()), STATS_WAIT);
-            if let Ok(Answer::Stats(stats)) = answer
-                && stats.options.cache_dir == request.daemon.cache_dir
-            {
-                return Ok(stats.daemon);
-            }
+        // One that does not answer has nothing to share; whoever needs its directory hears of its lock.
+        let daemons = daemons::ask_all(&StatsRequest::default())?;
+        let has_it = |stats: &Stats| stats.options.cache_dir == request.daemon.cache_dir;
+        if let Some((_, stats)) = daemons.answered.iter().find(|(_, stats)| has_it(stats)) {
+            return Ok(stats.daemon.clone());
         }
     }
     Ok(DEFAULT_DAEMON.to_owned())

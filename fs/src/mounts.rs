@@ -140,8 +140,10 @@ impl Mounts {
                 let _ = tell.send(Ok(()));
             };
             let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadlines, on_ready);
-            if let Err(error) = &ended {
-                tracing::warn!(path = %mounted.path.display(), %error, "the mount has ended");
+            let path = mounted.path.display();
+            match &ended {
+                Ok(()) => tracing::info!(%path, "unmounted"),
+                Err(error) => tracing::warn!(%path, %error, "the mount has ended"),
             }
             this.remove(&mounted);
             // Only heard where the session ended before it was ready.

@@ -61,7 +61,7 @@ impl Daemon {
     async fn answer_mount(self: Arc<Self>, request: Box<MountRequest>, answers: Answers) -> Arc<LookAgain> {
         let look_again = Arc::new(LookAgain(self.mounts.clone()));
         let answer = self.mount_apart(request, look_again.clone()).await;
-        // Who has gone is not told; what is mounted stays mounted.
+        // Who has gone is not told.
         let _ = answers.send(answer).await;
         look_again
     }
@@ -99,14 +99,19 @@ impl Daemon {
             .unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 
-    /// Mounts on a thread that may block. It goes on where the connection ends meanwhile.
+    /// Mounts on a thread that may block. Where the connection ends meanwhile this future is dropped, and the thread
+    /// sees it.
     async fn mount_apart(self: &Arc<Self>, request: Box<MountRequest>, held: Arc<LookAgain>) -> Answer {
         let this = self.clone();
+        let somebody_waits = Arc::new(());
+        let waits = Arc::downgrade(&somebody_waits);
         let mounting = tokio::task::spawn_blocking(move || {
             let _held = held;
-            this.mount(&request)
+            this.mount(&request, &|| waits.strong_count() > 0)
         });
-        match mounting.await {
+        let mounted = mounting.await;
+        drop(somebody_waits);
+        match mounted {
             Ok(Ok(())) => Answer::Mounted,
             _ if self.is_ending.load(Ordering::SeqCst) => Answer::Ending,
             Ok(Err(reason)) => Answer::Failed(reason),

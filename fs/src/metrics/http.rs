@@ -14,10 +14,11 @@ use super::MEDIA_TYPE;
 
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// How long a client may take to send its request, and again to take the answer.
-const CLIENT_WAIT: Duration = Duration::from_secs(5);
+/// How long a client may take to send its request, and again to take the answer. Short, so that silent ones, if they take all
+/// places, keep a scraper waiting for less than it waits.
+const CLIENT_WAIT: Duration = Duration::from_secs(3);
 /// Connections served at once; more wait.
-pub const CONNECTIONS_MAX: usize = 8;
+pub const CONNECTIONS_MAX: usize = 64;
 
 /// Serves one connection; `metrics` is asked only where a request wants them.
 ///

@@ -17,7 +17,7 @@ use super::snapshot::{self, Snapshot};
 use super::{Action, Event, Input, PARALLEL_MAX, Totals, WarmRequest, What};
 use crate::cli::WarmArgs;
 use crate::commands::CommandError;
-use crate::control::{self, Answer, Conversation, Request};
+use crate::control::{self, Answer, Conversation, Request, daemons};
 use crate::message::one_line;
 use crate::mount_point::{self, MountedAt};
 use crate::size::parse_bytes;
@@ -220,7 +220,7 @@ fn converse(
     sender: Sender,
     report: &Report,
 ) -> Result<Totals, CommandError> {
-    let (socket, mount_points) = control::daemon_of(&first.mount_point).map_err(CommandError::Failed)?;
+    let (socket, mount_points) = daemons::daemon_of(&first.mount_point).map_err(CommandError::Failed)?;
     let gone = |error: std::io::Error| {
         report.finish();
         let socket = socket.display();

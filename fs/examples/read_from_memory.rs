@@ -1,6 +1,6 @@
 //! What a READ costs that is answered from memory: prints nanoseconds of processor time a read, without the kernel.
 //!
-//! `cargo run --release -p lookupfs-fs --example hit_path`
+//! `cargo run --release -p lookupfs-fs --example read_from_memory`
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
