@@ -24,6 +24,17 @@ impl fmt::Display for Stats {
                 self.clone()
             }
         };
+        let options = &shown.options;
+        write!(
+            f,
+            "  memory {}, pages of {}",
+            size(options.memory),
+            size(options.page_size)
+        )?;
+        match &options.cache_dir {
+            Some(cache_dir) => writeln!(f, ", cache_dir {}", cache_dir.display())?,
+            None => writeln!(f, ", no cache_dir")?,
+        }
         for mount in &shown.mounts {
             self::mount(f, mount)?;
         }

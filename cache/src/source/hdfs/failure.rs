@@ -20,7 +20,15 @@ pub(super) fn describe(what: &str, error: &HdfsError) -> Error {
 
 /// NameNodes send a whole Java stack trace; its first line says it all.
 fn first_line(error: &HdfsError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    let text = error.to_string();
+    let line = text.lines().next().unwrap_or_default();
+    // The client's reader remembers who failed once, and then says so of nobody.
+    if line.contains("All DataNodes failed: []") {
+        return "no DataNode that has this HDFS block could be read from (`hdfs fsck PATH -files -blocks -locations` names \
+                them)"
+            .to_owned();
+    }
+    line.to_owned()
 }
 
 /// Kind of `error`. Total: a new variant of the client does not compile until it has a kind here.
@@ -86,6 +94,13 @@ fn mode_field(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_of_nobody_says_what_to_do() {
+        let error = HdfsError::DataTransferError("All DataNodes failed: []".to_owned());
+        let text = format!("{:?}", describe("cannot read bytes 0..1 of /a", &error));
+        assert!(text.contains("hdfs fsck") && !text.contains("[]"), "{text}");
+    }
 
     #[test]
     fn exceptions_are_told_apart_by_class() {
