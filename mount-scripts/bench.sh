@@ -12,13 +12,15 @@ mount-scripts/bench.sh WORKLOAD [--quick] [--pairs N] [--seed S] [--json FILE] [
 
   mounts   raw reads through 1 and 16 mounts of a real HDFS, warm, cold, sequential, `ls -l`, requests and memory, against
            the same files on the local disk and against the HDFS client alone
+  point    rows by row id through 16 mounts of a real HDFS, narrow and of 42 columns, each from a file that is opened for it,
+           against the parquet crate over the same mounts and the local disk's own limit
 
   --quick        less data, shorter runs, 5 pairs instead of 15: two minutes, set-up included; verdicts may be undecided
   --pairs N      pairs of each comparison
   --seed S       what offsets and intervals follow from (default 1)
   --json FILE    the report with all raw samples
   --report FILE  the report with charts, one HTML file
-  --peers        also measure rclone's mount of the same HDFS, if rclone is installed
+  --peers        also measure rclone's mount of the same HDFS (its cache full), if rclone is installed
   --keep         leave HDFS, mounts and data there at the end, and say how to take them down
   --help         this text
 
@@ -39,7 +41,7 @@ BLOCK_BYTES=$((128 << 20)) # HDFS's own default
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 MINIHDFS=$HERE/minihdfs.sh
-QUICK=0 KEEP=0 PEERS=0 WORK='' HDFS_STARTED=0 READY=0 BENCH_PID='' PASS=() MORE=()
+WORKLOAD='' QUICK=0 KEEP=0 PEERS=0 WORK='' HDFS_STARTED=0 READY=0 BENCH_PID='' PASS=() MORE=()
 
 BEGAN=$SECONDS
 tell() { echo "[$(printf '%4d' $((SECONDS - BEGAN))) s] $*" >&2; }
@@ -103,10 +105,10 @@ TEXT
 parse() {
   local workload=${1:-}
   case $workload in
-    mounts) ;;
+    mounts | point) WORKLOAD=$workload ;;
     -h | --help) usage; exit 0 ;;
-    '') die_usage "no workload; there is: mounts" ;;
-    *) die_usage "no workload '$workload'; there is: mounts" ;;
+    '') die_usage "no workload; there are: mounts, point" ;;
+    *) die_usage "no workload '$workload'; there are: mounts, point" ;;
   esac
   shift
   while [ $# -gt 0 ]; do
@@ -160,7 +162,17 @@ random_file() { # NAME MIB
   dd if=/dev/urandom of="$WORK/data/$1" bs=1M count="$2" status=none
 }
 
+make_rows() { # on the local disk, for `point`
+  local rows=1000000
+  if [ "$QUICK" = 1 ]; then rows=100000; fi
+  tell "writing two Parquet files of $rows rows to $WORK/data"
+  mkdir -p "$WORK/data"
+  "$LOOKUP" sample "$WORK/data/narrow.parquet" --rows $rows >/dev/null
+  "$LOOKUP" sample "$WORK/data/wide.parquet" --columns wide --rows $rows >/dev/null
+}
+
 make_data() { # on the local disk
+  if [ "$WORKLOAD" = point ]; then make_rows; return; fi
   local warm=256 cold=3400 sequential=512 i
   FILES=10000
   if [ "$QUICK" = 1 ]; then warm=64 cold=800 sequential=128 FILES=3000; fi
@@ -187,6 +199,10 @@ start_hdfs() {
   export HADOOP_CONF_DIR
   tell "Hadoop $("$MINIHDFS" version) is up; putting the data into it"
   "$MINIHDFS" fs -mkdir /bench
+  if [ "$WORKLOAD" = point ]; then
+    "$MINIHDFS" fs -put "$WORK/data/narrow.parquet" "$WORK/data/wide.parquet" /bench
+    return
+  fi
   "$MINIHDFS" fs -put "$WORK/data/warm.bin" "$WORK/data/cold.bin" "$WORK/data/sequential.bin" "$WORK/data/rows" /bench
   local made
   made=$(echo "{\"do\":\"make\",\"path\":\"many\",\"files\":$FILES}" | "$HDFS_ALONE" /bench)
@@ -203,15 +219,25 @@ mount_on() { # DAEMON OPTIONS DIR..
 mount_all() {
   local i all=() pass=()
   for ((i = 0; i < MOUNTS; i++)); do all+=("$WORK/mnt-$i") pass+=("$WORK/mnt-pass-$i"); done
+  # The daemon `fresh`, and rclone, come and go by this script.
+  export BENCH_WORK=$WORK BENCH_LOOKUPFS=$LOOKUPFS BENCH_RCLONE=''
+  mkdir -p "$WORK/mnt-fresh"
+  if [ "$WORKLOAD" = point ]; then
+    tell "mounting $BENCH_SOURCE on $MOUNTS mount points of one daemon"
+    mount_on main '' "${all[@]}"
+    for i in "${all[@]}"; do PASS+=(--mount "$i"); done
+    if [ "$PEERS" = 1 ]; then
+      find_peers
+      "$HERE/bench/fresh.sh"
+    fi
+    return
+  fi
   tell "mounting $BENCH_SOURCE on $MOUNTS mount points of one daemon, and on one each of three daemons with options of their own"
   mount_on main '' "${all[@]}"
   mount_on exact ,page_size=4k "$WORK/mnt-exact"
   mount_on memory ,memory=256m "$WORK/mnt-memory"
   for i in "${all[@]}"; do PASS+=(--mount "$i"); done
   mount_passthrough "${pass[@]}"
-  # The daemon `fresh`, and rclone, come and go by this script.
-  export BENCH_WORK=$WORK BENCH_LOOKUPFS=$LOOKUPFS BENCH_RCLONE=''
-  mkdir -p "$WORK/mnt-fresh"
   if [ "$PEERS" = 1 ]; then find_peers; fi
 }
 
@@ -238,11 +264,12 @@ find_peers() {
 
 run_bench() {
   tell "measuring"
+  if [ "$WORKLOAD" = mounts ]; then
+    PASS+=(--native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
+      --fresh-mount "$WORK/mnt-fresh" --fresh-command "$HERE/bench/fresh.sh" --audit "$MINIHDFS")
+  fi
   # In the background, so that a signal is answered at once and not when it has ended.
-  "$LOOKUP" bench mounts "${PASS[@]}" --local "$WORK/data" --native "$HDFS_ALONE /bench" \
-    --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory" \
-    --fresh-mount "$WORK/mnt-fresh" --fresh-command "$HERE/bench/fresh.sh" \
-    --lookupfs "$LOOKUPFS" --audit "$MINIHDFS" "${MORE[@]}" &
+  "$LOOKUP" bench "$WORKLOAD" "${PASS[@]}" --local "$WORK/data" --lookupfs "$LOOKUPFS" "${MORE[@]}" &
   BENCH_PID=$!
   local code=0
   wait "$BENCH_PID" || code=$?

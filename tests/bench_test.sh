@@ -32,8 +32,8 @@ processes() { # how many have a file of the run on their command line; by stdin,
 }
 
 usage() {
-  refuses 'no workload is wrong usage' 'there is: mounts'
-  refuses 'a workload that is not there yet is named' "'point'" point
+  refuses 'no workload is wrong usage' 'there are: mounts, point'
+  refuses 'a workload that is not there yet is named' "'table'" table
   refuses 'an unknown flag is named' "'--foo'" mounts --foo
   refuses 'pairs are a number' "'many'" mounts --pairs many
   refuses 'a missing value is named' '--seed wants a number' mounts --seed

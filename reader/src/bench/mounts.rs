@@ -19,7 +19,7 @@ use super::findings::Findings;
 use super::native::Native;
 use super::program;
 use super::random::Random;
-use super::report::Report;
+use super::report::{About, MOUNTS_CONDITIONS, Report};
 
 /// Random reads of a file that stays in memory.
 const WARM_FILE: &str = "warm.bin";
@@ -95,7 +95,19 @@ pub fn run(options: &MountsOptions, progress: &mut dyn FnMut(&str)) -> Result<Re
         progress(name);
         part(&mut session)?;
     }
-    Ok(Report::new(options, session.findings, load_before))
+    let daemon = match &options.lookupfs {
+        Some(lookupfs) => program::stats(lookupfs, &options.mounts[0]).ok(),
+        None => None,
+    };
+    let about = About {
+        workload: "mounts",
+        quick: options.quick,
+        pairs: options.pairs,
+        seed: options.seed,
+        daemon: daemon.map(|stats| stats.options().clone()),
+        conditions: &MOUNTS_CONDITIONS,
+    };
+    Ok(Report::new(about, session.findings, load_before))
 }
 
 /// A run under way.

@@ -9,11 +9,9 @@ use serde_json::{Value, json};
 
 use super::cell::Cell;
 use super::findings::{Count, Findings, Skipped, Verdict};
-use super::mounts::MountsOptions;
-use super::program;
 
-/// What "cold" and "warm" mean in a run.
-const CONDITIONS: [(&str, &str); 5] = [
+/// What "cold" and "warm" mean in a run of `mounts`.
+pub(super) const MOUNTS_CONDITIONS: [(&str, &str); 5] = [
     (
         "warm",
         "every stripe of the file was read twice before, through the mount that its reads go through; the kernel holds it on every side",
@@ -36,10 +34,23 @@ const CONDITIONS: [(&str, &str); 5] = [
     ),
 ];
 
+/// What a run was.
+#[derive(Debug)]
+pub(super) struct About<'a> {
+    pub(super) workload: &'static str,
+    pub(super) quick: bool,
+    pub(super) pairs: usize,
+    pub(super) seed: u64,
+    /// Options of the daemon behind the first mount, if it could be asked.
+    pub(super) daemon: Option<Value>,
+    /// What the words mean.
+    pub(super) conditions: &'a [(&'a str, &'a str)],
+}
+
 /// All of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// `mounts`.
+    /// `mounts` or `point`.
     pub workload: &'static str,
     /// Whether it was a quick run, with fewer pairs and less data.
     pub quick: bool,
@@ -64,19 +75,16 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(options: &MountsOptions, findings: Findings, load_before: f64) -> Report {
-        let daemon = match (&options.lookupfs, options.mounts.first()) {
-            (Some(lookupfs), Some(mount)) => program::stats(lookupfs, mount).ok(),
-            _ => None,
-        };
+    pub(super) fn new(about: About<'_>, findings: Findings, load_before: f64) -> Report {
         Report {
-            workload: "mounts",
-            quick: options.quick,
-            pairs: options.pairs,
-            seed: options.seed,
+            workload: about.workload,
+            quick: about.quick,
+            pairs: about.pairs,
+            seed: about.seed,
             machine: machine(load_before),
-            daemon: daemon.map_or(Value::Null, |stats| stats.options().clone()),
-            conditions: CONDITIONS
+            daemon: about.daemon.unwrap_or(Value::Null),
+            conditions: about
+                .conditions
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), json!(text)))
                 .collect(),

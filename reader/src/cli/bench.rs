@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::bench::{self, BenchError, MountsOptions, Report};
+use crate::bench::{self, BenchError, MountsOptions, PointOptions, Report};
 
 /// Pairs of each comparison, where nobody says otherwise.
 const PAIRS: usize = 15;
@@ -25,6 +25,13 @@ enum Workload {
     ///
     /// Exit codes: 0 done (whatever the verdicts are), 1 failed, 2 wrong usage.
     Mounts(Box<MountsArgs>),
+    /// Rows by row id, each from a file that is opened for it, against the parquet crate over the same mounts.
+    ///
+    /// It reads narrow.parquet and wide.parquet below each directory, as `lookup sample` writes them with seed 0; what is not
+    /// there is skipped, and the report says why. Every value is compared once before anything is timed.
+    ///
+    /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
+    Point(Box<PointArgs>),
     /// Answer requests of --native from a local directory, on stdin and stdout: to try a run without HDFS.
     Local {
         /// The directory that paths are relative to.
@@ -84,6 +91,37 @@ struct MountsArgs {
     report: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+struct PointArgs {
+    /// A mount point; repeat it for mounts of the same source, over which data pages are spread.
+    #[arg(long, value_name = "DIR", required = true)]
+    mount: Vec<PathBuf>,
+    /// The same files on a local disk.
+    #[arg(long, value_name = "DIR")]
+    local: PathBuf,
+    /// A mount point of another filesystem that shows the same files, such as rclone=/mnt/r; repeatable.
+    #[arg(long, value_name = "NAME=DIR", value_parser = peer)]
+    peer_mount: Vec<(String, PathBuf)>,
+    /// The program lookupfs, which is asked for the daemon's options (`stats MOUNTPOINT --json`).
+    #[arg(long, value_name = "PROGRAM")]
+    lookupfs: Option<PathBuf>,
+    /// Fewer pairs and shorter runs; verdicts may be undecided.
+    #[arg(long)]
+    quick: bool,
+    /// Pairs of each comparison; default 15, with --quick 5.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pairs: Option<u16>,
+    /// What row ids and intervals follow from.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write the report with all raw samples to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report with charts to this file: one HTML page that needs no network.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
 fn peer(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
@@ -97,6 +135,7 @@ fn peer(text: &str) -> Result<(String, PathBuf), String> {
 pub(super) fn run(args: BenchArgs) -> Result<(), BenchError> {
     match args.workload {
         Workload::Mounts(args) => mounts(*args),
+        Workload::Point(args) => point(*args),
         Workload::Local { directory } => {
             bench::answer_locally(&directory, io::stdin().lock(), io::stdout().lock())
         }
@@ -104,9 +143,6 @@ pub(super) fn run(args: BenchArgs) -> Result<(), BenchError> {
 }
 
 fn mounts(args: MountsArgs) -> Result<(), BenchError> {
-    let pairs = args
-        .pairs
-        .map_or(if args.quick { PAIRS_QUICK } else { PAIRS }, usize::from);
     let options = MountsOptions {
         mounts: args.mount,
         local: args.local,
@@ -118,12 +154,34 @@ fn mounts(args: MountsArgs) -> Result<(), BenchError> {
         peers: args.peer_mount,
         lookupfs: args.lookupfs,
         audit: args.audit,
-        pairs,
+        pairs: pairs(args.pairs, args.quick),
         quick: args.quick,
         seed: args.seed,
     };
     let report = bench::mounts(&options, &mut |part| eprintln!("lookup bench: {part}"))?;
-    write_report(&report, args.json.as_deref(), args.report.as_deref())?;
+    finish(&report, args.json.as_deref(), args.report.as_deref())
+}
+
+fn point(args: PointArgs) -> Result<(), BenchError> {
+    let options = PointOptions {
+        mounts: args.mount,
+        local: args.local,
+        peers: args.peer_mount,
+        lookupfs: args.lookupfs,
+        pairs: pairs(args.pairs, args.quick),
+        quick: args.quick,
+        seed: args.seed,
+    };
+    let report = bench::point(&options, &mut |part| eprintln!("lookup bench: {part}"))?;
+    finish(&report, args.json.as_deref(), args.report.as_deref())
+}
+
+fn pairs(asked: Option<u16>, quick: bool) -> usize {
+    asked.map_or(if quick { PAIRS_QUICK } else { PAIRS }, usize::from)
+}
+
+fn finish(report: &Report, json: Option<&Path>, page: Option<&Path>) -> Result<(), BenchError> {
+    write_report(report, json, page)?;
     written(
         Path::new("stdout"),
         io::stdout().lock().write_all(report.to_text().as_bytes()),
