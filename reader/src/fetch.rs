@@ -7,8 +7,8 @@
 mod pace;
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -129,6 +129,18 @@ impl Job {
 
     fn length(&self) -> u64 {
         self.extent.end - self.extent.start
+    }
+}
+
+/// Threads that read, started when they are first needed; those of clones are the same. What they know of the pace of reads is
+/// shared too, so that a file that is opened for one lookup is read as those before it were.
+#[derive(Debug, Clone, Default)]
+pub struct ReadThreads(Arc<OnceLock<Fetcher>>);
+
+impl ReadThreads {
+    /// With at most `parallel` of them, as whoever asks first says.
+    pub(crate) fn of(&self, parallel: usize) -> Fetcher {
+        self.0.get_or_init(|| Fetcher::new(parallel)).clone()
     }
 }
 

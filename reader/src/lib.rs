@@ -32,4 +32,4 @@ pub use keys::{Key, KeyColumn, KeyRange};
 pub use mounts::{Spread, Target};
 pub use row::{RowId, RowRange, Rows};
 pub use structures::StructureCache;
-pub use table::{FoundKeys, Missing, OpenOptions, Projection, RowStream, Table};
+pub use table::{FoundKeys, Missing, OpenOptions, Projection, ReadThreads, RowStream, Table};

@@ -16,7 +16,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::error::{ReadError, Result};
-use crate::read_at::{CountingReadAt, FileIdentity, PreadFile, ReadAt, ReadCounts, VersionKey};
+use crate::read_at::{
+    self, CountingReadAt, FileIdentity, KnownFile, PreadFile, ReadAt, ReadCounts, VersionKey,
+};
+
+/// Bytes of a file that reads of one mount stay within, so that the kernel holds each of its pages once and not once a mount.
+const STRIPE_BYTES: u64 = 64 << 10;
 
 /// How requests are spread over mounts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,17 +51,19 @@ impl FromStr for Spread {
 }
 
 /// What to read: a path, or one path relative to several mount roots that show the same source.
-#[derive(Debug, Clone)]
+///
+/// Cheap to clone: a tool that opens a file for each lookup makes it once.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    roots: Vec<PathBuf>,
-    path: PathBuf,
+    roots: Arc<[PathBuf]>,
+    path: Arc<Path>,
 }
 
 impl Target {
     /// `path` on every one of `mounts`. A leading `/` of `path` means the root of the mounts.
     pub fn on_mounts(mounts: impl IntoIterator<Item = PathBuf>, path: impl AsRef<Path>) -> Target {
         let path = path.as_ref();
-        let roots: Vec<_> = mounts.into_iter().collect();
+        let roots: Arc<[PathBuf]> = mounts.into_iter().collect();
         let relative = if roots.is_empty() {
             path
         } else {
@@ -64,30 +71,38 @@ impl Target {
         };
         Target {
             roots,
-            path: relative.to_owned(),
+            path: relative.into(),
         }
     }
 
     /// The path on each mount.
     pub fn paths(&self) -> Vec<PathBuf> {
-        match &self.roots[..] {
-            [] => vec![self.path.clone()],
-            roots => roots.iter().map(|root| root.join(&self.path)).collect(),
-        }
+        (0..self.mounts()).map(|mount| self.path_on(mount)).collect()
     }
 
     /// The path on the first mount: what errors name.
     pub fn first_path(&self) -> PathBuf {
-        self.roots
-            .first()
-            .map_or_else(|| self.path.clone(), |root| root.join(&self.path))
+        self.path_on(0)
+    }
+
+    /// How many mounts show it.
+    fn mounts(&self) -> usize {
+        self.roots.len().max(1)
+    }
+
+    /// The path on one of them.
+    fn path_on(&self, mount: usize) -> PathBuf {
+        match self.roots.get(mount) {
+            None => self.path.to_path_buf(),
+            Some(root) => root.join(&self.path),
+        }
     }
 
     /// The target below this one.
     pub(crate) fn join(&self, name: impl AsRef<Path>) -> Target {
         Target {
             roots: self.roots.clone(),
-            path: self.path.join(name),
+            path: self.path.join(name).into(),
         }
     }
 }
@@ -95,8 +110,8 @@ impl Target {
 impl<P: AsRef<Path>> From<P> for Target {
     fn from(path: P) -> Target {
         Target {
-            roots: Vec::new(),
-            path: path.as_ref().to_owned(),
+            roots: Arc::default(),
+            path: path.as_ref().into(),
         }
     }
 }
@@ -105,27 +120,43 @@ type Open = dyn Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync;
 
 /// Opens a path on one mount. [`Opener::pread`] in production; tests open memory.
 #[derive(Clone)]
-pub struct Opener(Arc<Open>);
+pub struct Opener {
+    open: Arc<Open>,
+    /// Whether a path may be known without being opened.
+    knows: bool,
+}
 
 impl Opener {
     /// Opens by `open`.
     pub fn new(open: impl Fn(&Path) -> io::Result<Box<dyn ReadAt>> + Send + Sync + 'static) -> Opener {
-        Opener(Arc::new(open))
+        Opener {
+            open: Arc::new(open),
+            knows: false,
+        }
     }
 
     /// Opens files for `pread`, and counts in `counts`.
     pub fn pread(counts: ReadCounts) -> Opener {
-        Opener::new(move |path| {
+        let opener = Opener::new(move |path| {
             counts.count_open();
             Ok(Box::new(CountingReadAt::new(
                 PreadFile::open(path)?,
                 counts.clone(),
             )))
-        })
+        });
+        Opener {
+            knows: true,
+            ..opener
+        }
+    }
+
+    /// The version at a path, where it is known without opening it.
+    fn known(&self, path: &Path) -> Option<KnownFile> {
+        if self.knows { read_at::known(path) } else { None }
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn ReadAt>> {
-        match (self.0)(path) {
+        match (self.open)(path) {
             Ok(file) => Ok(file.into()),
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(ReadError::NotAFile {
                 path: path.to_owned(),
@@ -150,7 +181,9 @@ impl fmt::Debug for Opener {
 /// One version of one file, open on the mounts that have been used so far.
 #[derive(Debug)]
 pub(crate) struct MountedFile {
-    paths: Vec<PathBuf>,
+    target: Target,
+    /// On the first mount: what errors name.
+    path: PathBuf,
     handles: Mutex<Vec<Option<Arc<dyn ReadAt>>>>,
     identity: FileIdentity,
     version_key: Option<VersionKey>,
@@ -161,26 +194,38 @@ pub(crate) struct MountedFile {
 }
 
 impl MountedFile {
-    /// Opens the target on one mount; the others are opened when a read goes through them.
+    /// Finds out which version the target is on one mount, by opening it there unless that is known; the others are opened when
+    /// a read goes through them.
     pub(crate) fn open(target: &Target, spread: Spread, opener: Opener) -> Result<MountedFile> {
-        let paths = target.paths();
+        let mounts = target.mounts();
         let first = match spread {
             Spread::Hash => hash_of(&target.path) as usize,
             Spread::Thread => thread_number(),
             Spread::RoundRobin => 0,
-        } % paths.len();
-        let handle = opener.open(&paths[first])?;
-        let (identity, len) = (handle.identity(), handle.len());
-        let version_key = handle.version_key();
-        let mut handles = vec![None; paths.len()];
-        handles[first] = Some(handle);
+        } % mounts;
+        let mut handles = vec![None; mounts];
+        let path = target.path_on(first);
+        let known = match opener.known(&path) {
+            Some(known) => known,
+            None => {
+                let handle = opener.open(&path)?;
+                let known = KnownFile {
+                    identity: handle.identity(),
+                    version_key: handle.version_key(),
+                    len: handle.len(),
+                };
+                handles[first] = Some(handle);
+                known
+            }
+        };
         Ok(MountedFile {
             handles: Mutex::new(handles),
             next: AtomicUsize::new(first + 1),
-            paths,
-            identity,
-            version_key,
-            len,
+            path: if first == 0 { path } else { target.first_path() },
+            target: target.clone(),
+            identity: known.identity,
+            version_key: known.version_key,
+            len: known.len,
             opener,
             spread,
         })
@@ -193,7 +238,7 @@ impl MountedFile {
             (Some(key), Some(other)) => key == other,
             _ => self.identity == other.identity,
         };
-        same && self.paths == other.paths && self.len == other.len
+        same && self.target == other.target && self.len == other.len
     }
 
     /// Length of the version.
@@ -208,17 +253,17 @@ impl MountedFile {
 
     /// What errors name.
     pub(crate) fn path(&self) -> &Path {
-        &self.paths[0]
+        &self.path
     }
 
     /// The mount that a read at `offset` should go through. Asked on the caller's thread.
     pub(crate) fn mount_for(&self, offset: u64) -> usize {
-        let mounts = self.paths.len();
+        let mounts = self.target.mounts();
         if mounts == 1 {
             return 0;
         }
         let number = match self.spread {
-            Spread::Hash => hash_of(&(self.version_hash(), offset)) as usize,
+            Spread::Hash => hash_of(&(self.version_hash(), offset / STRIPE_BYTES)) as usize,
             Spread::Thread => thread_number(),
             Spread::RoundRobin => self.next.fetch_add(1, Relaxed),
         };
@@ -236,16 +281,14 @@ impl MountedFile {
     /// Reads through one mount.
     pub(crate) fn read(&self, mount: usize, range: Range<u64>) -> Result<Bytes> {
         let handle = self.handle(mount)?;
-        let path = &self.paths[mount];
+        let path = || self.target.path_on(mount);
         let len = usize::try_from(range.end - range.start)
-            .map_err(|_| ReadError::corrupt(path, "a range is longer than memory"))?;
+            .map_err(|_| ReadError::corrupt(&path(), "a range is longer than memory"))?;
         match handle.read_at(range.start, len) {
             Ok(bytes) => Ok(bytes),
             // The length was known when it was opened: an early end is a file that was cut.
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(ReadError::Changed { path: path.clone() })
-            }
-            Err(e) => Err(ReadError::read(path, range, e)),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed { path: path() }),
+            Err(e) => Err(ReadError::read(&path(), range, e)),
         }
     }
 
@@ -254,10 +297,13 @@ impl MountedFile {
             return Ok(handle.clone());
         }
         // Opened outside of the lock: a mount that hangs must not stop reads through the others.
-        let handle = self.opener.open(&self.paths[mount])?;
+        let path = self.target.path_on(mount);
+        let handle = self.opener.open(&path)?;
         if !handle.identity().same_version(&self.identity) || handle.len() != self.len {
-            return Err(ReadError::OtherVersion {
-                path: self.paths[mount].clone(),
+            return Err(match self.target.mounts() {
+                // Replaced between two looks at the same path.
+                1 => ReadError::Changed { path },
+                _ => ReadError::OtherVersion { path },
             });
         }
         Ok(self.handles.lock()[mount].get_or_insert(handle).clone())
@@ -265,14 +311,19 @@ impl MountedFile {
 
     /// Fails if any handle shows that the file was changed in place since it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
+        // A version of a lookupfs mount never changes.
+        if matches!(self.identity, FileIdentity::Version(_)) {
+            return Ok(());
+        }
         let handles = self.handles.lock().clone();
-        for (handle, path) in handles.iter().zip(&self.paths) {
+        for (mount, handle) in handles.iter().enumerate() {
             let Some(handle) = handle else { continue };
+            let path = || self.target.path_on(mount);
             let now = handle
                 .identity_now()
-                .map_err(|e| ReadError::read(path, 0..0, e))?;
+                .map_err(|e| ReadError::read(&path(), 0..0, e))?;
             if now != handle.identity() {
-                return Err(ReadError::Changed { path: path.clone() });
+                return Err(ReadError::Changed { path: path() });
             }
         }
         Ok(())
@@ -337,8 +388,9 @@ mod tests {
     fn hash_keeps_a_position_on_one_mount_and_round_robin_uses_all() {
         let file = on(4, Spread::Hash);
         let mut used = [false; 4];
-        for offset in 0..200 {
-            assert_eq!(file.mount_for(offset), file.mount_for(offset));
+        for stripe in 0..200 {
+            let offset = stripe * STRIPE_BYTES;
+            assert_eq!(file.mount_for(offset), file.mount_for(offset + STRIPE_BYTES - 1));
             assert_eq!(file.mount_for(offset), on(4, Spread::Hash).mount_for(offset));
             used[file.mount_for(offset)] = true;
         }

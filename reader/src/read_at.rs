@@ -139,6 +139,27 @@ type InodeKey = (u64, u64, u64, i128);
 /// The ioctl is a request to the daemon, so that it is sent once for each file and not once an open.
 static VERSIONS: LazyLock<Cache<InodeKey, Option<[u8; 16]>>> = LazyLock::new(|| Cache::new(VERSIONS_MAX));
 
+/// What is known of a file without opening it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownFile {
+    pub(crate) identity: FileIdentity,
+    pub(crate) version_key: Option<VersionKey>,
+    pub(crate) len: u64,
+}
+
+/// The version at `path` on a lookupfs mount, if its ioctl was asked before: one `stat`.
+pub(crate) fn known(path: &Path) -> Option<KnownFile> {
+    let attributes = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mtime_ns = mtime_ns(&attributes);
+    let key = (attributes.dev(), attributes.ino(), attributes.len(), mtime_ns);
+    let version = VERSIONS.get(&key)??;
+    Some(KnownFile {
+        identity: FileIdentity::Version(version),
+        version_key: Some(VersionKey::Version(version)),
+        len: attributes.len(),
+    })
+}
+
 impl PreadFile {
     /// Opens a regular file. Anything else is [`io::ErrorKind::InvalidInput`]; `O_NONBLOCK` keeps
     /// the open of a pipe from waiting for its writer.
@@ -163,10 +184,7 @@ impl PreadFile {
             }
         };
         let identity = match version {
-            Some(version) => {
-                read_exactly(&file);
-                FileIdentity::Version(version)
-            }
+            Some(version) => FileIdentity::Version(version),
             None => from_attributes(&attributes),
         };
         Ok(PreadFile {
@@ -277,6 +295,7 @@ impl ReadAt for PreadFile {
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
         let is_on_a_mount = matches!(self.identity, FileIdentity::Version(_));
         if is_on_a_mount && len > ANNOUNCED_MIN && !is_in_kernel(&self.file, offset, len) {
+            read_exactly(&self.file);
             announce(&self.file, offset, len);
         }
         let mut buffer = vec![0u8; len];

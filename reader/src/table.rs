@@ -24,6 +24,7 @@ use bytes::Bytes;
 use crate::cancel::CancelToken;
 use crate::decode::parquet::ParquetFile;
 use crate::error::Result;
+pub use crate::fetch::ReadThreads;
 use crate::fetch::{Deadline, Fetcher};
 use crate::mounts::{MountedFile, Opener, Spread, Target};
 use crate::plan::{Coalesce, RowMap};
@@ -43,7 +44,7 @@ pub use stream::RowStream;
 pub struct OpenOptions {
     /// How reads are spread over mounts.
     pub spread: Spread,
-    /// Reads of one request that are under way at once.
+    /// Reads that are under way at once.
     pub parallel_reads: usize,
     /// How byte ranges become reads.
     pub coalesce: Coalesce,
@@ -60,6 +61,8 @@ pub struct OpenOptions {
     /// What is known of files between lookups. Clones of these options share it, so that a file that is opened again
     /// with a clone needs no read for what is known of it.
     pub structures: StructureCache,
+    /// Threads that read, for all tables that are opened with clones of these options.
+    pub threads: ReadThreads,
     /// Opens files; `None` is `pread`.
     pub opener: Option<Opener>,
 }
@@ -76,6 +79,7 @@ impl Default for OpenOptions {
             tail_bytes_guess: 64 << 10,
             counts: ReadCounts::default(),
             structures: StructureCache::default(),
+            threads: ReadThreads::default(),
             opener: None,
         }
     }
@@ -141,14 +145,15 @@ impl Table {
     /// Opens a file, or all files of a directory in the order of their names, through one path or
     /// through several mounts.
     ///
-    /// Costs for each file one open and one `fstat`; where its footer is not known, one to three reads. A file of 42
-    /// columns that is known takes about 10 µs.
+    /// Costs for each file one open and one `fstat`, or one `stat` alone where a lookupfs mount has shown this version
+    /// before: it is opened for its first read then, which fails with `Changed` if it was replaced meanwhile. Where its
+    /// footer is not known, one to three reads. A known file takes some 3 µs.
     ///
     /// # Errors
     /// `Open` and `NotAFile` for the path, `Corrupt` and `Unsupported` for what it holds, `SchemaDiffers` for a directory of
     /// different tables, `Deadline`.
     pub fn open(target: impl Into<Target>, options: OpenOptions) -> Result<Table> {
-        let fetcher = Fetcher::new(options.parallel_reads);
+        let fetcher = options.threads.of(options.parallel_reads);
         let inner = open::open(&target.into(), options, fetcher, None)?;
         Ok(Table(Arc::new(inner), None))
     }
