@@ -125,10 +125,7 @@ impl Session<'_> {
         }
         // One cache for all lookups of the run, as a tool has it.
         let options = OpenOptions::default();
-        let on_mounts = OnMounts {
-            mounts: &self.options.mounts,
-            file,
-        };
+        let on_mounts = OnMounts::new(&self.options.mounts, file);
         let table = sides::table(&on_mounts, &options)?;
         warm_up(&table, shape)?;
         for (_, peer) in &self.options.peers {
@@ -268,10 +265,7 @@ impl Session<'_> {
             let mounts = std::slice::from_ref(mount);
             let name_of_file = file.file;
             sides.push(Side::new(peer_side(name), move |rows: &[u64]| {
-                let file = OnMounts {
-                    mounts,
-                    file: name_of_file,
-                };
+                let file = OnMounts::new(mounts, name_of_file);
                 drive(once, rows, &|rows| {
                     sides::by_crate(&file, None, rows_in_file, rows)
                 })

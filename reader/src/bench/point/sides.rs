@@ -36,11 +36,16 @@ fn mount_of(row: u64, mounts: usize) -> usize {
 pub(super) struct OnMounts<'a> {
     pub(super) mounts: &'a [PathBuf],
     pub(super) file: &'a str,
+    target: Target,
 }
 
-impl OnMounts<'_> {
-    fn target(&self) -> Target {
-        Target::on_mounts(self.mounts.to_vec(), self.file)
+impl<'a> OnMounts<'a> {
+    pub(super) fn new(mounts: &'a [PathBuf], file: &'a str) -> OnMounts<'a> {
+        OnMounts {
+            mounts,
+            file,
+            target: Target::on_mounts(mounts.to_vec(), file),
+        }
     }
 
     fn path(&self, row: u64) -> PathBuf {
@@ -50,7 +55,7 @@ impl OnMounts<'_> {
 
 /// This library, which opens the file for each request.
 pub(super) fn opened(file: &OnMounts<'_>, options: &OpenOptions, rows: &[u64]) -> Result<u64> {
-    kept(&Table::open(file.target(), options.clone())?, rows)
+    kept(&Table::open(file.target.clone(), options.clone())?, rows)
 }
 
 /// This library with a table that is open.
@@ -61,7 +66,7 @@ pub(super) fn kept(table: &Table, rows: &[u64]) -> Result<u64> {
 
 /// Opens a table that is kept.
 pub(super) fn table(file: &OnMounts<'_>, options: &OpenOptions) -> Result<Table> {
-    Ok(Table::open(file.target(), options.clone())?)
+    Ok(Table::open(file.target.clone(), options.clone())?)
 }
 
 /// What the crate needs to know of a file, with its page index.
