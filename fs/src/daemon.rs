@@ -78,6 +78,26 @@ pub struct Daemon {
     warms: Arc<Semaphore>,
 }
 
+/// What each mount point of the request becomes; all are looked at before the first is mounted.
+fn plans(request: &MountRequest) -> Result<Vec<MountPlan>, String> {
+    let mut plans = Vec::new();
+    for path in &request.mount_points {
+        let path = mount_point::prepare(path).map_err(|error| one_line(&error))?;
+        if plans.iter().any(|plan: &MountPlan| plan.path == path) {
+            return Err(format!("{}: it is named twice", path.display()));
+        }
+        plans.push(MountPlan {
+            path,
+            source: request.source.clone(),
+            allow_other: request.options.allow_other,
+            default_permissions: request.options.default_permissions,
+            deadline: request.options.deadline,
+            metadata_deadline: request.options.metadata_deadline,
+        });
+    }
+    Ok(plans)
+}
+
 impl Daemon {
     /// A daemon without mounts; nothing runs yet.
     ///
@@ -169,21 +189,7 @@ impl Daemon {
             .entry(key.source().clone())
             .or_insert(source)
             .clone();
-        let mut plans = Vec::new();
-        for path in &request.mount_points {
-            let path = mount_point::prepare(path).map_err(|error| one_line(&error))?;
-            if plans.iter().any(|plan: &MountPlan| plan.path == path) {
-                return Err(format!("{}: it is named twice", path.display()));
-            }
-            plans.push(MountPlan {
-                path,
-                source: request.source.clone(),
-                allow_other: request.options.allow_other,
-                default_permissions: request.options.default_permissions,
-                deadline: request.options.deadline,
-                metadata_deadline: request.options.metadata_deadline,
-            });
-        }
+        let plans = plans(request)?;
         let mut done: Vec<PathBuf> = Vec::new();
         for plan in &plans {
             let filesystem = Filesystem::new(

@@ -1,7 +1,7 @@
 //! Runs the extents of a plan, with bounded parallelism, over the mounts.
 //!
 //! Owns the reading threads and the deadline of a fetch: a read that hangs holds a thread, never the
-//! caller, unless there is no deadline and reads come out of memory ([`pace`]). Refuses unbounded queues: a request has at most as many reads under way as there are threads.
+//! caller, unless there is no deadline and reads come out of memory (`pace`). Refuses unbounded queues: a request has at most as many reads under way as there are threads.
 //! Called by [`crate::table`]; what it returns is decoded by [`crate::decode`].
 
 mod pace;

@@ -1,6 +1,6 @@
 //! What a table looks like on the inside, and what that costs a lookup: row groups, columns, data pages, index, footer.
 //!
-//! Owns the numbers of `lookup inspect`, and [`findings`] in plain words; [`text`] prints them. Reads footers and page
+//! Owns the numbers of `lookup inspect`, and `findings` in plain words; `text` prints them. Reads footers and page
 //! indexes, no data. Called by the command line.
 
 mod column;

@@ -233,15 +233,12 @@ impl Session<'_> {
     ) -> Result<Cell> {
         let path = self.options.mounts[0].join(given.file.file);
         let metadata = sides::metadata(&path)?;
-        let len = std::fs::metadata(given.local)
-            .map_err(|error| BenchError::file(given.local, error))?
-            .len();
-        let once = Load {
+        let load = |repeats| Load {
             threads,
             rows_a_request,
-            repeats: 1,
+            repeats,
         };
-        let often = Load { repeats, ..once };
+        let (once, often) = (load(1), load(repeats));
         let (file, rows_in_file) = (&given.file, given.rows);
         let mut sides = vec![
             Side::new(CRATE, move |rows: &[u64]| {
@@ -290,23 +287,35 @@ impl Session<'_> {
             threads,
         };
         let mut cell = condition.measure(sides, rounds, self.options.seed)?;
-        if rows_a_request == 1 && given.file.file == NARROW_FILE {
-            // It brings other bytes than rows: in the same rounds, and not compared with what they are.
-            let limit = Side::new(LIMIT, move |rows: &[u64]| {
-                drive(often, rows, &|rows| sides::limit(given.local, len, rows))
-            });
-            let ours = Side::new(OPENED, move |rows: &[u64]| {
-                drive(often, rows, &|rows| {
-                    sides::opened(file, given.options, rows).map(|_| 0)
-                })
-            });
-            let beside = condition.measure(vec![limit, ours], rounds, self.options.seed)?;
-            cell.notes.push(format!("{rows_a_request} row a request"));
-            self.beside(&mut cell, beside);
-        } else {
-            cell.notes.push(format!("{rows_a_request} rows a request"));
+        cell.notes.push(format!("rows a request: {rows_a_request}"));
+        if rows_a_request == 1 && condition.name == "narrow" {
+            self.limit(given, often, condition, rounds, &mut cell)?;
         }
         Ok(cell)
+    }
+
+    /// What the system takes: it brings other bytes than rows, so it runs beside the others, and is not compared with them.
+    fn limit(
+        &self,
+        given: &Given<'_>,
+        load: Load,
+        condition: Condition,
+        rounds: &[Vec<u64>],
+        cell: &mut Cell,
+    ) -> Result<()> {
+        let file = std::fs::metadata(given.local).map_err(|error| BenchError::file(given.local, error))?;
+        let len = file.len();
+        let limit = Side::new(LIMIT, move |rows: &[u64]| {
+            drive(load, rows, &|rows| sides::limit(given.local, len, rows))
+        });
+        let ours = Side::new(OPENED, move |rows: &[u64]| {
+            drive(load, rows, &|rows| {
+                sides::opened(&given.file, given.options, rows).map(|_| 0)
+            })
+        });
+        let beside = condition.measure(vec![limit, ours], rounds, self.options.seed)?;
+        self.beside(cell, beside);
+        Ok(())
     }
 
     /// Puts the side of the limit, and ours of the same rounds, to the others.
