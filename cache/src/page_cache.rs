@@ -28,14 +28,16 @@ use crate::stats::{CacheStats, Counters, KindStats};
 use crate::tails::Tails;
 use crate::version::{FileVersion, VersionId};
 
+mod find;
 mod from_disk;
 mod missing;
 mod warm;
 
 pub use crate::disk::CompleteFile;
 
+pub use find::{ColumnRanges, Found, METADATA_BYTES_MAX};
 use missing::Arrival;
-pub use warm::{ColumnRanges, Found, Kept, LOOK_PAGES_MAX, METADATA_BYTES_MAX};
+pub use warm::{Kept, LOOK_PAGES_MAX};
 
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
