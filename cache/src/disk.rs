@@ -44,6 +44,7 @@ pub(crate) use writer::NewPage;
 use writer::Writer;
 
 pub use counters::{DiskKindStats, DiskStats};
+pub use state::Rest;
 pub use verify::{CompleteFile, Unready};
 
 /// How long a read may wait for the disk before the source is asked instead.
@@ -231,7 +232,7 @@ impl Disk {
         }
     }
 
-    /// Waits until everything that was admitted so far is written, or skipped.
+    /// Waits until everything that was admitted so far is written, or skipped; for a tier that is switched off, no longer.
     pub(crate) async fn settled(&self) {
         self.writer.settled().await;
     }
@@ -285,6 +286,23 @@ impl Disk {
     /// See [`PageCache::complete_file`](crate::page_cache::PageCache::complete_file).
     pub(crate) fn complete_file(&self, version: &FileVersion) -> Result<CompleteFile, Unready> {
         verify::complete_file(&self.core, version)
+    }
+
+    /// Why nothing is written at the moment, if so.
+    pub(crate) fn rests(&self) -> Option<Rest> {
+        self.core.switch.rests()
+    }
+
+    /// As if the disk hung: nothing is written while the guard lives.
+    #[cfg(test)]
+    pub(crate) fn hang(&self) -> parking_lot::MutexGuard<'_, ()> {
+        self.core.files_lock.lock()
+    }
+
+    /// As if the thread that hangs had written a page.
+    #[cfg(test)]
+    pub(crate) fn pretend_to_write(&self) {
+        self.core.counters.written_pages.add(1);
     }
 
     /// As if the disk had not answered.

@@ -42,8 +42,9 @@ pub use warm::{Kept, LOOK_PAGES_MAX};
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
 
-/// Extents that are fetched for the disk at once. Each is a quarter of memory at most.
-const FILLING_MAX: usize = 2;
+/// Extents, or as many bytes in smaller ones, that are fetched for the disk at once. An extent is a quarter of memory at
+/// most.
+const FILLING_EXTENTS: u64 = 2;
 
 /// Pages of many versions, shared by all mounts of a daemon.
 #[derive(Debug)]
@@ -60,8 +61,8 @@ pub struct PageCache {
     streams: Streams,
     extent_rule: ExtentRule,
     tail_pages: u64,
-    /// Held by who has pages at hand that wait for the disk: few at once, so that memory has room for them.
-    filling: tokio::sync::Semaphore,
+    /// Bytes of pages at hand that wait for the disk: few at once, so that memory has room for them.
+    filling: Budget,
     /// Held by who looks at metadata that memory does not hold.
     looking: tokio::sync::Mutex<()>,
     runtime: runtime::Handle,
@@ -108,7 +109,7 @@ impl PageCache {
                 gap_pages: limits.gap_pages,
                 max_pages: limits.extent_pages,
             },
-            filling: tokio::sync::Semaphore::new(FILLING_MAX),
+            filling: Budget::new(FILLING_EXTENTS * limits.extent_pages * page),
             looking: tokio::sync::Mutex::default(),
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,

@@ -12,6 +12,15 @@ const OFF: Duration = Duration::from_secs(30);
 /// How long nothing is written after the disk was full.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// Why nothing is written for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// The disk was full.
+    Full,
+    /// The tier is switched off: the disk did not answer, or its directory cannot be used.
+    Off,
+}
+
 /// Whether the tier is in use.
 #[derive(Debug)]
 pub(super) struct Switch {
@@ -47,8 +56,16 @@ impl Switch {
 
     /// Whether nothing may be written.
     pub(super) fn is_paused(&self) -> bool {
+        self.rests().is_some()
+    }
+
+    /// Whether nothing may be written, and why.
+    pub(super) fn rests(&self) -> Option<Rest> {
+        if self.is_off() {
+            return Some(Rest::Off);
+        }
         let until = self.paused_until_ms.load(Ordering::Relaxed);
-        self.is_off() || until != 0 && self.now_ms() < until
+        (until != 0 && self.now_ms() < until).then_some(Rest::Full)
     }
 
     pub(super) fn off_for_a_while(&self, why: &str) {
@@ -85,10 +102,12 @@ mod tests {
         assert!(!switch.is_off() && !switch.is_paused());
         switch.pause_writing();
         assert!(!switch.is_off() && switch.is_paused());
+        assert_eq!(switch.rests(), Some(Rest::Full));
         clock.advance(PAUSE);
         assert!(!switch.is_paused());
         switch.off_for_a_while("a test");
         assert!(switch.is_off() && switch.is_paused());
+        assert_eq!(switch.rests(), Some(Rest::Off));
         clock.advance(OFF - Duration::from_millis(10));
         assert!(switch.is_off());
         clock.advance(Duration::from_millis(10));

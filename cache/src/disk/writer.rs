@@ -7,12 +7,15 @@
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::directory::{Intact, Left};
 use super::evict::Victim;
@@ -29,6 +32,10 @@ use crate::version::{FileVersion, VersionId};
 const JOBS_MAX: usize = 4096;
 /// What a file system may take for a version beyond the account, before that is seen.
 const SLACK_BYTES: u64 = 16 << 10;
+/// How often [`PATIENCE`] is spent on a queue that does move, before its pages are skipped.
+const PATIENCES_MAX: u32 = 12;
+/// How soon who waits for the queue sees that the tier was switched off.
+const SETTLE_POLL: Duration = Duration::from_millis(50);
 
 /// A page to write.
 #[derive(Clone, Debug)]
@@ -42,9 +49,17 @@ pub(crate) struct NewPage {
 #[derive(Debug)]
 pub(super) struct Writer {
     core: Arc<Core>,
-    jobs: SyncSender<Job>,
+    orders: SyncSender<Order>,
     budget: Budget,
     queue_bytes: u64,
+}
+
+/// What the thread does, one after the other.
+#[derive(Debug)]
+enum Order {
+    Write(Job),
+    /// Tells that everything before it is done with.
+    Tell(oneshot::Sender<()>),
 }
 
 #[derive(Debug)]
@@ -56,17 +71,13 @@ struct Job {
 
 impl Writer {
     pub(super) fn start(core: Arc<Core>, queue_bytes: u64) -> Result<Writer> {
-        let (jobs, queue) = sync_channel(JOBS_MAX);
+        let (orders, queue) = sync_channel(JOBS_MAX);
         let works = core.clone();
-        let budget = Budget::new(queue_bytes);
-        // Whoever waits until all is settled waits for this too.
-        let shrinking = budget.try_acquire(1);
         thread::Builder::new()
             .name("disk-writer".into())
             .spawn(move || {
                 // `cache_size` may be smaller than it was.
                 works.make_room(0, 0);
-                drop(shrinking);
                 works.write_all(&queue);
             })
             .map_err(|error| {
@@ -74,8 +85,8 @@ impl Writer {
             })?;
         Ok(Writer {
             core,
-            jobs,
-            budget,
+            orders,
+            budget: Budget::new(queue_bytes),
             queue_bytes,
         })
     }
@@ -95,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// Queues the pages, and waits for room, though not for ever.
+    /// Queues the pages, and waits for room, though not for ever: a disk that is slow has its time, one that hangs has not.
     pub(super) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
         for pages in self.in_jobs(pages) {
             let count = pages.len() as u64;
@@ -103,21 +114,35 @@ impl Writer {
                 self.core.counters.skipped_pages.add(count);
                 continue;
             }
-            let turn = tokio::time::timeout(PATIENCE, self.budget.acquire(bytes_of(&pages))).await;
-            if turn.is_err() {
+            let room = self.room_for(bytes_of(&pages)).await;
+            if !room.is_some_and(|room| self.send(version, pages, room)) {
+                self.core.counters.skipped_pages.add(count);
+            }
+        }
+    }
+
+    /// Waits in line for as long as the queue moves.
+    async fn room_for(&self, bytes: u64) -> Option<Permit> {
+        let written = || self.core.counters.written_pages.get();
+        let mut before = written();
+        let mut room = pin!(self.budget.acquire(bytes));
+        for _ in 0..PATIENCES_MAX {
+            if let Ok(room) = timeout(PATIENCE, &mut room).await {
+                return room.ok();
+            }
+            if self.core.switch.is_paused() {
+                return None;
+            }
+            if written() == before {
                 self.core.counters.timeouts.add(1);
                 self.core
                     .switch
                     .off_for_a_while("what waits to be written did not move");
+                return None;
             }
-            let sent = match turn {
-                Ok(Ok(room)) => self.send(version, pages, room),
-                _ => false,
-            };
-            if !sent {
-                self.core.counters.skipped_pages.add(count);
-            }
+            before = written();
         }
+        None
     }
 
     /// A part of the queue for each job, so that a long extent finds room in a small queue.
@@ -139,9 +164,21 @@ impl Writer {
         })
     }
 
-    /// Waits until the queue is empty: whoever has all of its room is alone.
+    /// Waits until what was queued so far is written or skipped, or the tier is switched off. Takes no room from others.
     pub(super) async fn settled(&self) {
-        let _ = self.budget.acquire(self.queue_bytes).await;
+        let (tell, told) = oneshot::channel();
+        let mut told = pin!(told);
+        let mut order = Some(Order::Tell(tell));
+        while !self.core.switch.is_off() {
+            if let Some(waits) = order.take()
+                && let Err(TrySendError::Full(back)) = self.orders.try_send(waits)
+            {
+                order = Some(back);
+            }
+            if timeout(SETTLE_POLL, &mut told).await.is_ok() {
+                return;
+            }
+        }
     }
 
     pub(super) fn queued_bytes(&self) -> u64 {
@@ -154,7 +191,7 @@ impl Writer {
             pages,
             _room: room,
         };
-        match self.jobs.try_send(job) {
+        match self.orders.try_send(Order::Write(job)) {
             Ok(()) => true,
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
         }
@@ -166,8 +203,16 @@ fn bytes_of(pages: &[NewPage]) -> u64 {
 }
 
 impl Core {
-    fn write_all(&self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
+    fn write_all(&self, orders: &Receiver<Order>) {
+        while let Ok(order) = orders.recv() {
+            let job = match order {
+                Order::Write(job) => job,
+                Order::Tell(told) => {
+                    // Whoever asked may have given up.
+                    let _ = told.send(());
+                    continue;
+                }
+            };
             let count = job.pages.len() as u64;
             if self.switch.is_paused() || !self.look_after_directory() {
                 self.counters.skipped_pages.add(count);

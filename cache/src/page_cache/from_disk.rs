@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::{PageCache, key};
 use crate::config::CacheConfig;
-use crate::disk::{CompleteFile, Disk, DiskConfig, DiskLimits, FoundPage, NewPage, Unready};
+use crate::disk::{CompleteFile, Disk, DiskConfig, DiskLimits, FoundPage, NewPage, Rest, Unready};
 use crate::error::Result;
 use crate::memory::Kind;
 use crate::page::{ByteRange, PageIndex};
@@ -50,11 +50,17 @@ impl PageCache {
         disk.complete_file(version)
     }
 
-    /// Waits until what was fetched so far is on disk, or was skipped.
+    /// Waits until what was fetched so far is on disk, or was skipped. A disk that is known not to answer is not waited for;
+    /// callers bound the wait for one of which that comes out yet.
     pub async fn settle_disk(&self) {
         if let Some(disk) = &self.disk {
             disk.settled().await;
         }
+    }
+
+    /// Why nothing is written to disk at the moment, if so. Never waits.
+    pub fn disk_rests(&self) -> Option<Rest> {
+        self.disk.as_ref()?.rests()
     }
 
     /// Has what of `range` is in memory written to disk, and waits for room in the queue before it.

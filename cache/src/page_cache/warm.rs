@@ -142,9 +142,14 @@ impl PageCache {
     ) -> Result<u64> {
         let version = opening.version();
         self.load_page_map(version).await;
-        // It is never closed.
+        let page = self.page_size.bytes();
+        let range = ByteRange::clamped(
+            pages.start * page,
+            (pages.end - pages.start) * page,
+            version.len(),
+        );
         let _turn = match &self.disk {
-            Some(_) => self.filling.acquire().await.ok(),
+            Some(_) => Some(self.filling.acquire(range.len()).await?),
             None => None,
         };
         let (mut leads, mut waiters, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -178,12 +183,6 @@ impl PageCache {
         }
         self.memory
             .protect(pages.clone().map(|page| key(version.id(), page)));
-        let page = self.page_size.bytes();
-        let range = ByteRange::clamped(
-            pages.start * page,
-            (pages.end - pages.start) * page,
-            version.len(),
-        );
         self.bring_pages(version, range, arrived).await;
         Ok(bytes)
     }

@@ -11,11 +11,12 @@ use tempfile::TempDir;
 
 use super::double::Fixture;
 use crate::config::CacheConfig;
-use crate::disk::{CompleteFile, DiskConfig, DiskStats};
+use crate::disk::{CompleteFile, DiskConfig, DiskStats, Rest};
 use crate::page::{ByteRange, PageSize};
 use crate::version::FileVersion;
 
 mod complete;
+mod pace;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
