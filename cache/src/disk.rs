@@ -1,8 +1,8 @@
 //! The disk tier: pages of versions in sparse files below `cache_dir`, kept over restarts.
 //!
 //! Owns what is looked up, and when the tier is left alone: a disk that does not answer switches it off for a while.
-//! Refuses to fail: whatever goes wrong here is a miss, and counted. Called by `page_cache.rs`; `writer.rs` brings pages
-//! here, `evict.rs` says what goes, cache/FORMAT.md draws the files.
+//! Refuses to fail: whatever goes wrong here is a miss, and counted. Called by `page_cache.rs`; `queue.rs` and `writer.rs`
+//! bring pages here, `evict.rs` says what goes, cache/FORMAT.md draws the files.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,6 +26,7 @@ mod geometry;
 mod index;
 mod kernel_pages;
 mod load;
+mod queue;
 mod state;
 mod stuck;
 mod unit;
@@ -37,11 +38,11 @@ use counters::DiskCounters;
 use directory::Directory;
 use geometry::Geometry;
 use index::{Index, IndexLimits, Standing};
+pub(crate) use queue::NewPage;
+use queue::Queue;
 use state::Switch;
 use verify::Verified;
 use version_file::{ReadPage, VersionFiles, Wait, run_pages_max};
-pub(crate) use writer::NewPage;
-use writer::Writer;
 
 pub use counters::{DiskKindStats, DiskStats};
 pub use state::Rest;
@@ -111,7 +112,7 @@ impl Lost {
 #[derive(Debug)]
 pub(crate) struct Disk {
     core: Arc<Core>,
-    writer: Writer,
+    queue: Queue,
     readers: Arc<Semaphore>,
 }
 
@@ -160,7 +161,7 @@ impl Disk {
         });
         core.take_in(&left);
         Ok(Disk {
-            writer: Writer::start(core.clone(), limits.queue_bytes)?,
+            queue: Queue::start(core.clone(), limits.queue_bytes)?,
             core,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
         })
@@ -222,19 +223,19 @@ impl Disk {
         if !format::is_keepable(version, self.core.page_size) {
             return;
         }
-        self.writer.offer(version, pages);
+        self.queue.offer(version, pages);
     }
 
     /// As [`Disk::admit`], but waits for room in the queue.
     pub(crate) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
         if format::is_keepable(version, self.core.page_size) {
-            self.writer.bring(version, pages).await;
+            self.queue.bring(version, pages).await;
         }
     }
 
     /// Waits until everything that was admitted so far is written, or skipped; for a tier that is switched off, no longer.
     pub(crate) async fn settled(&self) {
-        self.writer.settled().await;
+        self.queue.settled().await;
     }
 
     /// Drops a version.
@@ -313,7 +314,7 @@ impl Disk {
 
     /// What the tier has done and holds.
     pub(crate) fn stats(&self) -> DiskStats {
-        self.core.stats(self.writer.queued_bytes())
+        self.core.stats(self.queue.queued_bytes())
     }
 }
 

@@ -11,12 +11,14 @@ use serde::{Deserialize, Serialize};
 
 pub mod bucket;
 pub mod client;
+mod disk_watch;
 mod file;
 mod inputs;
 pub mod job;
 mod report;
 pub mod serve;
 pub mod snapshot;
+mod verify;
 mod walk;
 
 /// Files worked on at once, unless `--parallel` says otherwise.
@@ -122,6 +124,18 @@ pub enum Event {
     Done(Totals),
 }
 
+/// Why the local disk has not all that was to be kept on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskTrouble {
+    /// Its file system is full.
+    Full,
+    /// It does not answer.
+    Silent,
+    /// It fails writes.
+    Failed,
+}
+
 /// What was done. Pages are units of the cache, of `page_size` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
@@ -156,9 +170,15 @@ pub struct Totals {
     /// Files that lie complete and verified on disk, for mounts with passthrough.
     #[serde(default)]
     pub files_verified: u64,
+    /// Files for mounts with passthrough that do not, or of which it did not come out in time.
+    #[serde(default)]
+    pub files_unverified: u64,
     /// Whether there is a disk to keep pages on.
     #[serde(default)]
     pub has_disk: bool,
+    /// What went wrong with that disk meanwhile.
+    #[serde(default)]
+    pub disk_trouble: Option<DiskTrouble>,
     /// Pages that `--evict` dropped.
     pub pages_dropped: u64,
     /// Pages that had to make room meanwhile, of whatever file.

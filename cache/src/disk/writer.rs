@@ -1,209 +1,31 @@
-//! Brings pages to disk: one thread, a bounded queue before it, and room made for what comes.
+//! Writes pages: one thread, and room made for what comes.
 //!
-//! The only code that adds pages, so that nothing races for the same place. Owns the bytes that wait: they are a share of
-//! `memory`. Refuses to make anybody wait who did not ask to: a page that finds the queue full is skipped, and counted.
-//! Called by `disk.rs`.
+//! The only code that adds pages, so that nothing races for the same place. Refuses to give up for good: after a failure it
+//! rests, and goes on. Called by `queue.rs`, which says what is next.
 
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use super::directory::{Intact, Left};
 use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
+use super::queue::{Job, NewPage, Order};
 use super::version_file::{VersionFiles, run_pages_max};
-use super::{Core, PATIENCE, load, runs};
-use crate::budget::{Budget, Permit};
-use crate::error::{Error, ErrorKind, Result};
+use super::{Core, load, runs};
 use crate::memory::Kind;
 use crate::version::{FileVersion, VersionId};
 
-/// Jobs that wait, at most; their bytes have a budget of their own.
-const JOBS_MAX: usize = 4096;
 /// What a file system may take for a version beyond the account, before that is seen.
 const SLACK_BYTES: u64 = 16 << 10;
-/// How often [`PATIENCE`] is spent on a queue that does move, before its pages are skipped.
-const PATIENCES_MAX: u32 = 12;
-/// How soon who waits for the queue sees that the tier was switched off.
-const SETTLE_POLL: Duration = Duration::from_millis(50);
-
-/// A page to write.
-#[derive(Clone, Debug)]
-pub(crate) struct NewPage {
-    pub(crate) page: u64,
-    pub(crate) bytes: Bytes,
-    pub(crate) kind: Kind,
-}
-
-/// The queue before the thread that writes. The thread ends when this is dropped.
-#[derive(Debug)]
-pub(super) struct Writer {
-    core: Arc<Core>,
-    orders: SyncSender<Order>,
-    budget: Budget,
-    queue_bytes: u64,
-}
-
-/// What the thread does, one after the other.
-#[derive(Debug)]
-enum Order {
-    Write(Job),
-    /// Tells that everything before it is done with.
-    Tell(oneshot::Sender<()>),
-}
-
-#[derive(Debug)]
-struct Job {
-    version: FileVersion,
-    pages: Vec<NewPage>,
-    _room: Permit,
-}
-
-impl Writer {
-    pub(super) fn start(core: Arc<Core>, queue_bytes: u64) -> Result<Writer> {
-        let (orders, queue) = sync_channel(JOBS_MAX);
-        let works = core.clone();
-        thread::Builder::new()
-            .name("disk-writer".into())
-            .spawn(move || {
-                // `cache_size` may be smaller than it was.
-                works.make_room(0, 0);
-                works.write_all(&queue);
-            })
-            .map_err(|error| {
-                Error::with_cause(ErrorKind::Unavailable, "no thread for the disk tier", error)
-            })?;
-        Ok(Writer {
-            core,
-            orders,
-            budget: Budget::new(queue_bytes),
-            queue_bytes,
-        })
-    }
-
-    /// Queues the pages if there is room now.
-    pub(super) fn offer(&self, version: &FileVersion, pages: Vec<NewPage>) {
-        if self.core.switch.is_paused() {
-            self.core.counters.skipped_pages.add(pages.len() as u64);
-            return;
-        }
-        for pages in self.in_jobs(pages) {
-            let count = pages.len() as u64;
-            let room = self.budget.try_acquire(bytes_of(&pages));
-            if !room.is_some_and(|room| self.send(version, pages, room)) {
-                self.core.counters.skipped_pages.add(count);
-            }
-        }
-    }
-
-    /// Queues the pages, and waits for room, though not for ever: a disk that is slow has its time, one that hangs has not.
-    pub(super) async fn bring(&self, version: &FileVersion, pages: Vec<NewPage>) {
-        for pages in self.in_jobs(pages) {
-            let count = pages.len() as u64;
-            if self.core.switch.is_paused() {
-                self.core.counters.skipped_pages.add(count);
-                continue;
-            }
-            let room = self.room_for(bytes_of(&pages)).await;
-            if !room.is_some_and(|room| self.send(version, pages, room)) {
-                self.core.counters.skipped_pages.add(count);
-            }
-        }
-    }
-
-    /// Waits in line for as long as the queue moves.
-    async fn room_for(&self, bytes: u64) -> Option<Permit> {
-        let written = || self.core.counters.written_pages.get();
-        let mut before = written();
-        let mut room = pin!(self.budget.acquire(bytes));
-        for _ in 0..PATIENCES_MAX {
-            if let Ok(room) = timeout(PATIENCE, &mut room).await {
-                return room.ok();
-            }
-            if self.core.switch.is_paused() {
-                return None;
-            }
-            if written() == before {
-                self.core.counters.timeouts.add(1);
-                self.core
-                    .switch
-                    .off_for_a_while("what waits to be written did not move");
-                return None;
-            }
-            before = written();
-        }
-        None
-    }
-
-    /// A part of the queue for each job, so that a long extent finds room in a small queue.
-    fn in_jobs(&self, mut pages: Vec<NewPage>) -> impl Iterator<Item = Vec<NewPage>> + use<> {
-        let job_bytes = self.queue_bytes / 4;
-        pages.sort_by_key(|page| page.page);
-        pages.dedup_by_key(|page| page.page);
-        let mut pages = pages.into_iter().peekable();
-        std::iter::from_fn(move || {
-            let mut bytes = 0;
-            let mut job = Vec::new();
-            while let Some(page) =
-                pages.next_if(|page| job.is_empty() || bytes + page.bytes.len() as u64 <= job_bytes)
-            {
-                bytes += page.bytes.len() as u64;
-                job.push(page);
-            }
-            (!job.is_empty()).then_some(job)
-        })
-    }
-
-    /// Waits until what was queued so far is written or skipped, or the tier is switched off. Takes no room from others.
-    pub(super) async fn settled(&self) {
-        let (tell, told) = oneshot::channel();
-        let mut told = pin!(told);
-        let mut order = Some(Order::Tell(tell));
-        while !self.core.switch.is_off() {
-            if let Some(waits) = order.take()
-                && let Err(TrySendError::Full(back)) = self.orders.try_send(waits)
-            {
-                order = Some(back);
-            }
-            if timeout(SETTLE_POLL, &mut told).await.is_ok() {
-                return;
-            }
-        }
-    }
-
-    pub(super) fn queued_bytes(&self) -> u64 {
-        self.budget.in_flight()
-    }
-
-    fn send(&self, version: &FileVersion, pages: Vec<NewPage>, room: Permit) -> bool {
-        let job = Job {
-            version: version.clone(),
-            pages,
-            _room: room,
-        };
-        match self.orders.try_send(Order::Write(job)) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
-    }
-}
-
-fn bytes_of(pages: &[NewPage]) -> u64 {
-    pages.iter().map(|page| page.bytes.len() as u64).sum()
-}
 
 impl Core {
-    fn write_all(&self, orders: &Receiver<Order>) {
+    /// Ends once nobody can give orders any more.
+    pub(super) fn write_all(&self, orders: &Receiver<Order>) {
         while let Ok(order) = orders.recv() {
             let job = match order {
                 Order::Write(job) => job,

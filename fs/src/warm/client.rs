@@ -62,6 +62,7 @@ pub fn warm(args: &WarmArgs) -> Result<(), CommandError> {
     };
     totals.failed += not_sent.load(Ordering::SeqCst);
     let took = report.finish();
+    report.tell_trouble(&totals);
     let text = if args.json {
         report::json(&request, &totals, took).map_err(|error| failed(&error))?
     } else {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lookupfs_cache::disk::Unready;
 use lookupfs_cache::error::{Error, ErrorKind, Result};
 use lookupfs_cache::page::ByteRange;
 use lookupfs_cache::page_cache::{Kept, LOOK_PAGES_MAX};
@@ -14,20 +13,17 @@ use lookupfs_cache::version::FileVersion;
 
 use super::job::Job;
 use super::walk::{Found, look_again};
-use super::{Action, What};
+use super::{Action, DiskTrouble, What};
 use crate::filesystem::has_gone;
 
 /// Bytes of one step.
 const STEP_BYTES: u64 = 4 << 20;
-/// How long what is queued for the disk is waited for.
+/// How long what is queued for the disk is waited for, beside what its bytes take on the slowest disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes that the slowest disk writes in a second.
+const SLOWEST_DISK_BYTES: u64 = 1 << 20;
 /// Files that wait to be counted, at most.
 const NOTED_AT_ONCE: usize = 4096;
-/// How long a file may take to be verified, beside what its length takes on a slow disk.
-const VERIFY_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that a slow disk reads in a second.
-const SLOW_DISK_BYTES: u64 = 20 << 20;
-const VERIFY_POLL: Duration = Duration::from_millis(10);
 /// Pages looked for before others have their turn.
 const LOOK_PAGES: u64 = 16_384;
 
@@ -83,18 +79,22 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
         let mut at = range.start();
         while at < range.end() {
             // Steps end where pages do.
-            let next = ((at / step + 1) * step).min(range.end());
+            let next = next_stop(at, step, range.end());
             let part = ByteRange::new(at, next)?;
             // Paid before it is fetched, so that many at once do not begin with a burst.
             let kept = job.pages.kept(version, part);
             job.pay((kept.pages - kept.kept) * page).await;
             job.fetched(job.pages.fill(source, version, part).await?);
-            job.count(|totals| totals.bytes_done += next - at);
+            job.count(|totals| totals.bytes_done = totals.bytes_done.saturating_add(next - at));
             at = next;
         }
     }
-    if job.request.what == What::All {
-        verify(job, found, version).await;
+    if job.request.what == What::All && found.mounted.filesystem.open_report.is_asked() {
+        let is_verified = job.verifying.verify(&job.pages, version).await;
+        job.count(|totals| match is_verified {
+            true => totals.files_verified += 1,
+            false => totals.files_unverified += 1,
+        });
     }
     let waiting = job.note_when_settled(version, ranges);
     if waiting >= NOTED_AT_ONCE {
@@ -105,6 +105,11 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
     }
     let message = format!("it has no column {}", missing.join(", "));
     Err(Error::new(ErrorKind::Invalid, message))
+}
+
+/// Where a step from `at` on ends: at the next multiple of `step`, whatever length a file claims.
+fn next_stop(at: u64, step: u64, end: u64) -> u64 {
+    (at / step + 1).saturating_mul(step).min(end)
 }
 
 async fn check(job: &Job, version: &FileVersion) {
@@ -125,8 +130,15 @@ async fn check(job: &Job, version: &FileVersion) {
 
 /// Counts what is kept of the files that were filled, once what is queued for the disk is there or was refused.
 pub(super) async fn note_settled(job: &Job) {
+    let queued = job.pages.stats().disk.map_or(0, |disk| disk.queued_bytes);
+    let patience = SETTLE_PATIENCE + Duration::from_secs(queued / SLOWEST_DISK_BYTES);
     // A disk that hangs is not waited for: what it has not taken by then counts as not there.
-    let _ = tokio::time::timeout(SETTLE_PATIENCE, job.pages.settle_disk()).await;
+    if tokio::time::timeout(patience, job.pages.settle_disk())
+        .await
+        .is_err()
+    {
+        job.disk.note(DiskTrouble::Silent);
+    }
     for (version, ranges) in job.take_unsettled() {
         note_kept(job, &version, &ranges).await;
     }
@@ -137,30 +149,6 @@ fn add(sum: &mut Kept, more: Kept) {
     sum.kept = sum.kept.saturating_add(more.kept);
     sum.in_memory = sum.in_memory.saturating_add(more.in_memory);
     sum.on_disk = sum.on_disk.saturating_add(more.on_disk);
-}
-
-/// Where the kernel is to read files by itself: has a file that is complete on disk checked now, so that already its first
-/// reader is passed through.
-async fn verify(job: &Job, found: &Found, version: &FileVersion) {
-    if !found.mounted.filesystem.open_report.is_asked() {
-        return;
-    }
-    let patience = VERIFY_PATIENCE + Duration::from_secs(version.len() / SLOW_DISK_BYTES);
-    let verifying = async {
-        job.pages.settle_disk().await;
-        while job
-            .pages
-            .complete_file(version)
-            .is_err_and(|why| why == Unready::Unverified)
-        {
-            tokio::time::sleep(VERIFY_POLL).await;
-        }
-    };
-    // A disk that takes longer than this has the first reader wait for it, as without.
-    let _ = tokio::time::timeout(patience, verifying).await;
-    if job.pages.complete_file(version).is_ok() {
-        job.count(|totals| totals.files_verified += 1);
-    }
 }
 
 /// Counts what is kept of the ranges.
@@ -177,7 +165,7 @@ async fn note_kept(job: &Job, version: &FileVersion, ranges: &[ByteRange]) {
             continue;
         }
         while at < range.end() {
-            let next = ((at / look + 1) * look).min(range.end());
+            let next = next_stop(at, look, range.end());
             let part = ByteRange::clamped(at, next - at, version.len());
             add(&mut sum, job.pages.kept(version, part));
             at = next;
@@ -216,4 +204,20 @@ async fn evict(job: &Job, found: &Found) -> Result<()> {
         totals.pages_dropped += dropped;
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end_at_multiples_and_at_the_end_of_the_longest_file() {
+        assert_eq!(next_stop(0, 10, 25), 10);
+        assert_eq!(next_stop(10, 10, 25), 20);
+        assert_eq!(next_stop(13, 10, 25), 20);
+        assert_eq!(next_stop(20, 10, 25), 25);
+        for step in [1, 16 << 10, STEP_BYTES] {
+            assert_eq!(next_stop(u64::MAX - 1, step, u64::MAX), u64::MAX);
+        }
+    }
 }

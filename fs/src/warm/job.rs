@@ -16,6 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::bucket::Bucket;
+use super::disk_watch::DiskWatch;
+use super::verify::Verifying;
 use super::walk::{Found, shown_path, walk};
 use super::{Event, Input, Totals, WarmRequest, file};
 use crate::message::one_line;
@@ -36,6 +38,8 @@ pub struct Job {
     bucket: Option<Bucket>,
     totals: Mutex<Totals>,
     pushed_out_before: u64,
+    pub(super) disk: DiskWatch,
+    pub(super) verifying: Verifying,
     /// Files that were filled and are not counted yet.
     unsettled: Mutex<Vec<Filled>>,
     events: mpsc::Sender<Event>,
@@ -56,6 +60,8 @@ impl Job {
         Job {
             bucket: request.limit.map(|limit| Bucket::new(limit, Clock::system())),
             pushed_out_before: pushed_out(&pages),
+            disk: DiskWatch::new(&pages),
+            verifying: Verifying::default(),
             unsettled: Mutex::default(),
             request,
             pages,
@@ -96,7 +102,8 @@ impl Job {
     pub fn totals(&self) -> Totals {
         let mut totals = *self.totals.lock();
         totals.pages_pushed_out = pushed_out(&self.pages).saturating_sub(self.pushed_out_before);
-        totals.has_disk = self.pages.stats().disk.is_some();
+        totals.has_disk = self.disk.has_disk();
+        totals.disk_trouble = self.disk.trouble(&self.pages);
         totals
     }
 
@@ -117,7 +124,7 @@ impl Job {
 
     /// Counts bytes that were fetched.
     pub(super) fn fetched(&self, bytes: u64) {
-        self.count(|totals| totals.fetched_bytes += bytes);
+        self.count(|totals| totals.fetched_bytes = totals.fetched_bytes.saturating_add(bytes));
     }
 
     /// Waits for as long as the rate says.
