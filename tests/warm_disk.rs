@@ -118,7 +118,7 @@ fn a_full_disk_is_named_and_the_rest_is_fetched() {
     let bytes = pattern(24 << 20);
     tree.write("f", &bytes);
     let mut daemon = Daemon::new();
-    let options = format!("memory=64m,cache_size=1g,cache_dir={}", cache.path().display());
+    let options = format!("memory=256m,cache_size=1g,cache_dir={}", cache.path().display());
     let mount = daemon.mount(&tree.url(), &options);
     let output = try_warm(&daemon, &["--all"], &[&mount]);
     assert_eq!(output.status.code(), Some(1));
