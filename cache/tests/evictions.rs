@@ -142,7 +142,11 @@ impl Memory {
                 protected += u64::from(number == PROTECTED);
             }
         }
-        assert_eq!(self.protected_pages.load(Ordering::Relaxed), protected);
+        assert_eq!(
+            self.protected_pages.load(Ordering::Relaxed),
+            protected,
+            "pages in part {PROTECTED}, as counted and as there"
+        );
     }
 }
 
@@ -197,9 +201,9 @@ fn a_page_has_one_place_whoever_moves_it() {
     readers_and_evictors(false);
 }
 
-/// The test finds what it is for.
+/// The test finds what it is for; by which of the checks depends on the order that is met first.
 #[test]
-#[should_panic(expected = "belongs to another")]
+#[should_panic(expected = "in part")]
 fn a_page_that_is_entered_without_moving_its_place_on_is_found() {
     readers_and_evictors(true);
 }

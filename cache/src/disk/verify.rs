@@ -142,6 +142,8 @@ pub(super) fn complete_file(core: &Arc<Core>, version: &FileVersion) -> Result<C
             }
             core.verified.0.lock().files.remove(&id);
         }
+    } else {
+        core.verified.0.lock().files.remove(&id);
     }
     start_to_verify(core, version);
     Err(Unready::Unverified)
@@ -151,7 +153,9 @@ pub(super) fn complete_file(core: &Arc<Core>, version: &FileVersion) -> Result<C
 fn start_to_verify(core: &Arc<Core>, version: &FileVersion) {
     let id = version.id();
     let mut verified = core.verified.0.lock();
-    if verified.running.contains(&id) || verified.running.len() >= RUNNING_MAX {
+    // One that has ended since the proof was looked for has left its own, for whoever asks next.
+    let is_known = verified.files.contains_key(&id) || verified.running.contains(&id);
+    if is_known || verified.running.len() >= RUNNING_MAX {
         return;
     }
     verified.running.push(id);
@@ -193,7 +197,7 @@ fn verify(core: &Arc<Core>, version: &FileVersion) {
             seal,
         };
         verified.files.insert(id, proof);
-        drop(verified);
+        // While nobody can see the proof yet: who has seen it may evict the version.
         drop(pin);
     }
 }
