@@ -15,7 +15,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use moka::sync::Cache;
+use quick_cache::sync::Cache;
 
 /// The ioctl that gives the full identity of an open file's version on a lookupfs mount:
 /// `_IOR('L', 1, [u8; 16])`, that is direction "read" (2) in bits 30-31, size 16 in bits 16-29, type
@@ -131,7 +131,7 @@ pub struct PreadFile {
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Answers of the version ioctl that are remembered.
-const VERSIONS_MAX: u64 = 1 << 16;
+const VERSIONS_MAX: usize = 1 << 16;
 
 /// Device, inode, length and mtime: on a lookupfs mount these are a version's, since its inode number is.
 type InodeKey = (u64, u64, u64, i128);

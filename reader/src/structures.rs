@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use moka::sync::Cache;
 use parking_lot::Mutex;
 use parquet::file::page_index::offset_index::PageLocation;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::decode::parquet::{Dictionary, FileStructure, KeyBounds, KeyPage, MappedPage, Shape};
 use crate::read_at::VersionKey;
@@ -25,6 +26,15 @@ const HELD_BODY_BYTES: usize = 64 << 10;
 
 /// By how much shorter bodies have to be once half of the budget is used.
 const PRESSED: usize = 16;
+
+/// What a shard of the cache has at least, if the budget is that much.
+const SHARD_BYTES_MIN: u64 = 64 << 20;
+
+/// What an entry is taken to weigh where their number is estimated.
+const ENTRY_BYTES_USUAL: u64 = 16 << 10;
+
+/// More entries than that are no help to the estimate: room is made as they come.
+const ESTIMATE_MAX: usize = 1 << 20;
 
 /// Different schemas that are remembered.
 const SHAPES_MAX: usize = 64;
@@ -78,19 +88,57 @@ impl Entry {
     }
 }
 
+#[derive(Debug, Clone)]
+struct Weight;
+
+impl Weighter<StructureKey, Entry> for Weight {
+    fn weight(&self, _: &StructureKey, entry: &Entry) -> u64 {
+        entry.weight()
+    }
+}
+
+/// A hit takes a lock that readers share and marks the entry; what is inserted pushes out others before it is there, so
+/// that the weight is never above the budget.
+type Entries = Cache<StructureKey, Entry, Weight>;
+
+/// Shards that threads do not meet in, each with room for the largest entries.
+fn entries(budget_bytes: u64) -> Entries {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shards = usize::try_from(budget_bytes / SHARD_BYTES_MIN).unwrap_or(usize::MAX);
+    let shards = shards.clamp(1, 2 * threads);
+    // The library takes a shard for each 32 entries; those of a small budget are few.
+    let estimated = usize::try_from(budget_bytes / ENTRY_BYTES_USUAL).unwrap_or(usize::MAX);
+    let entries = estimated.clamp(32 * shards, ESTIMATE_MAX);
+    let options = OptionsBuilder::new()
+        .shards(shards)
+        .estimated_items_capacity(entries)
+        .weight_capacity(budget_bytes)
+        .build();
+    match options {
+        Ok(options) => Cache::with_options(
+            options,
+            Weight,
+            DefaultHashBuilder::default(),
+            DefaultLifecycle::default(),
+        ),
+        // Only for what is not set.
+        Err(_) => Cache::with_weighter(entries, budget_bytes, Weight),
+    }
+}
+
 /// Decoded structure of files. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct StructureCache(Arc<Shared>);
 
 struct Shared {
-    entries: Cache<StructureKey, Entry>,
+    entries: Entries,
     shapes: Mutex<VecDeque<Arc<Shape>>>,
     budget_bytes: u64,
     held_body_bytes: usize,
 }
 
 impl StructureCache {
-    /// A cache that holds up to `budget_bytes`. What is larger than a quarter of that is used and dropped.
+    /// A cache that holds up to `budget_bytes`. What is larger than a quarter of that, or than 60 MiB, is used and dropped.
     pub fn new(budget_bytes: u64) -> StructureCache {
         StructureCache::holding_bodies(budget_bytes, HELD_BODY_BYTES)
     }
@@ -98,9 +146,8 @@ impl StructureCache {
     /// As [`StructureCache::new`]; bodies of uncompressed data pages stay in memory up to `held_body_bytes`, or up to 16
     /// times as much where their values are small. The values of longer ones are read one by one when they are asked for.
     pub fn holding_bodies(budget_bytes: u64, held_body_bytes: usize) -> StructureCache {
-        let weigh = |_: &StructureKey, entry: &Entry| u32::try_from(entry.weight()).unwrap_or(u32::MAX);
         StructureCache(Arc::new(Shared {
-            entries: Cache::builder().max_capacity(budget_bytes).weigher(weigh).build(),
+            entries: entries(budget_bytes),
             shapes: Mutex::default(),
             budget_bytes,
             held_body_bytes,
@@ -109,8 +156,7 @@ impl StructureCache {
 
     /// Bytes that are held.
     pub fn bytes(&self) -> u64 {
-        self.0.entries.run_pending_tasks();
-        self.0.entries.weighted_size()
+        self.0.entries.weight()
     }
 
     /// Bytes that may be held.
@@ -121,7 +167,7 @@ impl StructureCache {
     /// How long the body of a data page may be to stay in memory. Where more is asked for than fits, maps without bodies are
     /// worth more than bodies: all of them fit, and each value is one read.
     pub(crate) fn held_body_bytes(&self) -> usize {
-        match self.0.entries.weighted_size() > self.0.budget_bytes / 2 {
+        match self.0.entries.weight() > self.0.budget_bytes / 2 {
             true => self.0.held_body_bytes / PRESSED,
             false => self.0.held_body_bytes,
         }
@@ -197,7 +243,7 @@ impl StructureCache {
     }
 
     fn put(&self, key: StructureKey, entry: Entry) {
-        // What is large would push out everything else, and then go itself.
+        // What is large would push out everything else, and then go itself. The cache refuses what no shard of it can hold.
         if entry.weight() <= self.0.budget_bytes / 4 {
             self.0.entries.insert(key, entry);
         }
@@ -219,9 +265,9 @@ impl StructureCache {
 }
 
 impl Default for StructureCache {
-    /// 256 MiB.
+    /// 512 MiB: the structure of some 1,500,000 rows of 42 columns.
     fn default() -> Self {
-        StructureCache::new(256 << 20)
+        StructureCache::new(512 << 20)
     }
 }
 
@@ -233,5 +279,41 @@ impl fmt::Debug for StructureCache {
             self.bytes(),
             self.budget_bytes()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weight_never_passes_the_budget_and_what_is_large_is_not_kept() {
+        let locations = |count: usize| -> Arc<[PageLocation]> {
+            let location = PageLocation {
+                offset: 0,
+                compressed_page_size: 0,
+                first_row_index: 0,
+            };
+            vec![location; count].into()
+        };
+        let key = |leaf: usize| ColumnKey {
+            file: 1,
+            row_group: 0,
+            leaf: leaf as u32,
+        };
+        // One shard, and several.
+        for budget in [1 << 20, 128 << 20] {
+            let cache = StructureCache::new(budget);
+            // Some weigh most of a quarter, and together they are 8 budgets.
+            let count = budget as usize / 5 / size_of::<PageLocation>();
+            for leaf in 0..40 {
+                cache.put_locations(key(leaf), locations(count));
+                assert!(cache.bytes() <= budget, "{} of {budget}", cache.bytes());
+                assert!(cache.locations(key(leaf)).is_some(), "{leaf}");
+            }
+            assert!(cache.bytes() >= budget / 2, "{} of {budget}", cache.bytes());
+            cache.put_locations(key(99), locations(count * 2));
+            assert!(cache.locations(key(99)).is_none());
+        }
     }
 }

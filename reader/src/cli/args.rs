@@ -146,7 +146,7 @@ impl TargetArgs {
             // Rows exist twice while they are put in order, and the bytes of a batch stay for the next.
             max_result_bytes: self.memory.0 / 8,
             max_fetch_bytes: self.memory.0 / 4,
-            structures: StructureCache::new(self.memory.0 / 8),
+            structures: StructureCache::new(self.memory.0 / 4),
             ..self.mounts.options()
         }
     }

@@ -13,6 +13,7 @@ mod decoded;
 mod footer;
 mod gather;
 mod index;
+mod indexes;
 mod kept;
 mod key_page;
 mod key_search;

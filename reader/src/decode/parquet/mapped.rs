@@ -17,7 +17,8 @@ use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::decoded::decode_plain;
-use super::levels::{Levels, ROWS_MAX, decode_runs};
+use super::indexes::Indexes;
+use super::levels::{Levels, ROWS_MAX};
 use super::page_header::{PageHeader, PageKind};
 use super::plain::{Dictionary, PlainType, PlainValues};
 
@@ -53,13 +54,6 @@ enum Body {
     Held(Bytes),
     /// Where it begins in the file, which has it as it is.
     InFile(u64),
-}
-
-#[derive(Debug)]
-enum Indexes {
-    Narrow(Box<[u8]>),
-    Middle(Box<[u16]>),
-    Wide(Box<[u32]>),
 }
 
 /// What became of a data page.
@@ -228,45 +222,10 @@ impl MappedPage {
     pub(crate) fn weight(&self) -> usize {
         let values = match &self.values {
             Values::Plain(values) => values.weight(),
-            Values::Indexes(Indexes::Narrow(all)) => all.len(),
-            Values::Indexes(Indexes::Middle(all)) => all.len() * 2,
-            Values::Indexes(Indexes::Wide(all)) => all.len() * 4,
+            Values::Indexes(indexes) => indexes.weight(),
         };
         self.levels.weight() + values + self.body().map_or(0, |body| body.len()) + size_of::<MappedPage>()
     }
-}
-
-impl Indexes {
-    /// The width of an index in bits, then runs.
-    fn decode(bytes: &[u8], count: usize) -> Option<Indexes> {
-        if count == 0 {
-            return Some(Indexes::Narrow(Box::default()));
-        }
-        let (width, runs) = bytes.split_first()?;
-        Some(match u32::from(*width) {
-            0..=8 => Indexes::Narrow(collect(runs, *width, count, |index| index as u8)?),
-            9..=16 => Indexes::Middle(collect(runs, *width, count, |index| index as u16)?),
-            _ => Indexes::Wide(collect(runs, *width, count, |index| index)?),
-        })
-    }
-
-    #[inline]
-    fn get(&self, number: usize) -> Option<usize> {
-        match self {
-            Indexes::Narrow(all) => all.get(number).map(|index| usize::from(*index)),
-            Indexes::Middle(all) => all.get(number).map(|index| usize::from(*index)),
-            Indexes::Wide(all) => all.get(number).map(|index| *index as usize),
-        }
-    }
-}
-
-fn collect<T: Clone>(runs: &[u8], width: u8, count: usize, narrow: impl Fn(u32) -> T) -> Option<Box<[T]>> {
-    let mut all = Vec::with_capacity(count);
-    decode_runs(runs, u32::from(width), count, |index, run| match run {
-        1 => all.push(narrow(index)),
-        run => all.extend(std::iter::repeat_n(narrow(index), run)),
-    })?;
-    Some(all.into())
 }
 
 /// The levels of a page, and where its values begin.

@@ -66,7 +66,7 @@ impl ColumnValues {
         if self.max_level > 0 {
             self.levels.push(self.max_level);
         }
-        self.bytes.extend_from_slice(value);
+        append(&mut self.bytes, value);
         if self.kind == PlainType::Lengths {
             self.ends
                 .push(u32::try_from(self.bytes.len()).map_err(|_| TooMany)?);
@@ -138,6 +138,18 @@ impl ColumnValues {
             }
         };
         &self.bytes[range]
+    }
+}
+
+/// The usual widths without a call, so that the processor reads on while it waits for the memory of the last value.
+#[inline]
+fn append(bytes: &mut Vec<u8>, value: &[u8]) {
+    if let Ok(eight) = <&[u8; 8]>::try_from(value) {
+        bytes.extend_from_slice(eight);
+    } else if let Ok(four) = <&[u8; 4]>::try_from(value) {
+        bytes.extend_from_slice(four);
+    } else {
+        bytes.extend_from_slice(value);
     }
 }
 
