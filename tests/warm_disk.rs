@@ -150,6 +150,27 @@ fn a_full_disk_is_named_and_the_rest_is_fetched() {
     assert_eq!(source(&daemon).bytes, bytes.len() as u64);
 }
 
+/// The command's output; fails where it waits for a disk that hangs.
+fn end_of_warm(daemon: &Daemon, flag: &str, mount: &Path) -> Output {
+    let child = Command::new(lookupfs_tests::program("lookupfs"))
+        .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
+        .args(["warm", flag, "--json", "--parallel=1"])
+        .arg(mount)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let child = RefCell::new(child);
+    let has_ended = wait_until(PATIENCE, || child.borrow_mut().try_wait().unwrap().is_some());
+    let mut child = child.into_inner();
+    if !has_ended {
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(has_ended, "{flag} waits for the disk: {}", errors(&output));
+    output
+}
+
 /// Passthrough waits for the disk in its own way.
 #[test]
 fn a_disk_that_hangs_is_named_and_holds_up_neither_the_work_nor_its_end() {
@@ -168,22 +189,7 @@ fn a_disk_that_hangs_is_named_and_holds_up_neither_the_work_nor_its_end() {
         let mount = daemon.mount(&tree.url(), &options);
         let frozen = Frozen::new(cache.path());
         // One after the other: whoever waited anew for each file would wait twelve times as long.
-        let child = Command::new(lookupfs_tests::program("lookupfs"))
-            .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
-            .args(["warm", "--all", "--json", "--parallel=1"])
-            .arg(&mount)
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let child = RefCell::new(child);
-        let has_ended = wait_until(PATIENCE, || child.borrow_mut().try_wait().unwrap().is_some());
-        let mut child = child.into_inner();
-        if !has_ended {
-            child.kill().unwrap();
-        }
-        let output = child.wait_with_output().unwrap();
-        assert!(has_ended, "it waits for the disk: {}", errors(&output));
+        let output = end_of_warm(&daemon, "--all", &mount);
         assert_eq!(output.status.code(), Some(1));
         let done = object(&output);
         assert_eq!(done["disk_trouble"], "silent", "{done}");
@@ -208,6 +214,15 @@ fn a_disk_that_hangs_is_named_and_holds_up_neither_the_work_nor_its_end() {
             source(&daemon).bytes,
             (files * file_bytes) as u64,
             "each byte once"
+        );
+        // Whether the pages there have gone cannot be known, so that is a failure, and none that waits.
+        let output = end_of_warm(&daemon, "--evict", &mount);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(object(&output)["failed"], files, "{}", errors(&output));
+        assert!(
+            errors(&output).contains("the disk of cache_dir does not answer"),
+            "{}",
+            errors(&output)
         );
         drop(frozen);
     }

@@ -9,6 +9,10 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// More than that waits for no disk: it is too slow for what comes.
 const DISK_QUEUE_BYTES_MAX: u64 = 64 * MIB;
+/// Readers of the disk at once have no use for more.
+const DISK_READ_BYTES_MAX: u64 = 64 * MIB;
+/// Extents, or as many bytes in smaller ones, that are held while they are brought to disk.
+const FILLING_EXTENTS: u64 = 2;
 
 /// Limits of a [`PageCache`](crate::page_cache::PageCache). All are hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,9 @@ pub(crate) struct Limits {
     pub(crate) disk_queue_bytes: u64,
     /// What the index of the disk tier takes in memory; 0 without one.
     pub(crate) disk_index_bytes: u64,
+    /// Pages that are held for the disk while they are brought there, and pages that come back from it; 0 without one.
+    pub(crate) filling_bytes: u64,
+    pub(crate) disk_read_bytes: u64,
 }
 
 impl CacheConfig {
@@ -93,15 +100,16 @@ impl CacheConfig {
             ));
         }
         // What waits for the disk are pages of the memory tier that it may have pushed out meanwhile.
-        let (disk_queue_bytes, disk_index_bytes) = if has_disk {
-            (
-                (self.memory_bytes / 16).min(DISK_QUEUE_BYTES_MAX),
-                self.memory_bytes / 32,
-            )
-        } else {
-            (0, 0)
+        let share = |parts: u64, most: u64| match has_disk {
+            true => (self.memory_bytes / parts).min(most),
+            false => 0,
         };
-        let pages_bytes = self.memory_bytes - inflight_bytes - disk_queue_bytes - disk_index_bytes;
+        let disk_queue_bytes = share(16, DISK_QUEUE_BYTES_MAX);
+        let disk_index_bytes = share(32, u64::MAX);
+        let filling_bytes = share(16, FILLING_EXTENTS * self.max_extent_bytes);
+        let disk_read_bytes = share(16, DISK_READ_BYTES_MAX);
+        let of_disk = disk_queue_bytes + disk_index_bytes + filling_bytes + disk_read_bytes;
+        let pages_bytes = self.memory_bytes - inflight_bytes - of_disk;
         let metadata_bytes = pages_bytes / 4;
         let data_bytes = pages_bytes - metadata_bytes;
         // A tail that would not leave room for others in its share is not worth it, nor is a window that would push
@@ -119,6 +127,8 @@ impl CacheConfig {
             tail_bytes,
             disk_queue_bytes,
             disk_index_bytes,
+            filling_bytes,
+            disk_read_bytes,
         })
     }
 }
@@ -140,7 +150,9 @@ mod tests {
                     + limits.metadata_bytes
                     + limits.inflight_bytes
                     + limits.disk_queue_bytes
-                    + limits.disk_index_bytes;
+                    + limits.disk_index_bytes
+                    + limits.filling_bytes
+                    + limits.disk_read_bytes;
                 assert_eq!(parts, memory_bytes);
                 assert_eq!(limits.disk_queue_bytes > 0, has_disk);
                 assert!(limits.tail_bytes <= limits.inflight_bytes);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::log_limit::LogLimit;
 use crate::memory::Kind;
@@ -75,6 +76,8 @@ pub(crate) struct DiskLimits {
     pub(crate) queue_bytes: u64,
     /// Bytes of memory for the index.
     pub(crate) index_bytes: u64,
+    /// Bytes of pages that are read at once by those who wait for them.
+    pub(crate) read_bytes: u64,
 }
 
 /// A page found on disk, its checksum passed.
@@ -114,6 +117,7 @@ pub(crate) struct Disk {
     core: Arc<Core>,
     queue: Queue,
     readers: Arc<Semaphore>,
+    reading: Budget,
 }
 
 /// What the tier's threads share.
@@ -164,6 +168,7 @@ impl Disk {
             queue: Queue::start(core.clone(), limits.queue_bytes)?,
             core,
             readers: Arc::new(Semaphore::new(READERS_MAX)),
+            reading: Budget::new(limits.read_bytes),
         })
     }
 
@@ -182,10 +187,15 @@ impl Disk {
             return pages;
         }
         let core = self.core.clone();
-        let turn = tokio::time::timeout(PATIENCE, self.readers.clone().acquire_owned()).await;
-        let Ok(Ok(turn)) = turn else {
+        let bytes = would_wait.len() as u64 * core.page_size.bytes();
+        let turn = async {
+            let room = self.reading.acquire(bytes).await.ok()?;
+            let turn = self.readers.clone().acquire_owned().await.ok()?;
+            Some((room, turn))
+        };
+        let Ok(Some(turn)) = tokio::time::timeout(PATIENCE, turn).await else {
             // Too many readers wait already, be the disk slow or hung: the source is faster.
-            self.core.counters.timeouts.add(1);
+            self.core.counters.crowded_reads.add(1);
             return pages;
         };
         let reading = tokio::task::spawn_blocking(move || {
@@ -238,9 +248,18 @@ impl Disk {
         self.queue.settled().await;
     }
 
-    /// Drops a version.
-    pub(crate) fn evict(&self, version: VersionId) {
-        self.core.drop_version(version);
+    /// Drops a version. `false` where the disk does not answer, so that it stays.
+    pub(crate) fn evict(&self, version: VersionId) -> bool {
+        if self.core.switch.is_off() {
+            return false;
+        }
+        let Some(_alone) = self.core.files_lock.try_lock_for(PATIENCE) else {
+            self.core.counters.timeouts.add(1);
+            self.core.switch.off_for_a_while("a file was not deleted in time");
+            return false;
+        };
+        self.core.drop_version_alone(version);
+        true
     }
 
     /// How many of `pages` are on disk. Reads the map of a version that was not used yet, so it may wait for the disk.
@@ -267,7 +286,7 @@ impl Disk {
         }
         let turn = tokio::time::timeout(PATIENCE, self.readers.clone().acquire_owned()).await;
         let Ok(Ok(turn)) = turn else {
-            self.core.counters.timeouts.add(1);
+            self.core.counters.crowded_reads.add(1);
             return;
         };
         let core = self.core.clone();
@@ -300,10 +319,10 @@ impl Disk {
         self.core.files_lock.lock()
     }
 
-    /// As if the thread that hangs had written a page.
+    /// As if the thread that hangs had written a run of pages.
     #[cfg(test)]
     pub(crate) fn pretend_to_write(&self) {
-        self.core.counters.written_pages.add(1);
+        self.core.counters.steps.add(1);
     }
 
     /// As if the disk had not answered.

@@ -23,6 +23,8 @@ use crate::version::FileVersion;
 pub(crate) struct Opening {
     way: Way,
     account: Option<Arc<Account>>,
+    /// Whether the disk gets what is fetched from whoever waits for it.
+    is_brought: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ impl Opening {
         Opening {
             way: Way::Open(file),
             account: None,
+            is_brought: false,
         }
     }
 
@@ -47,6 +50,7 @@ impl Opening {
         Opening {
             way: Way::At(source, version),
             account: None,
+            is_brought: false,
         }
     }
 
@@ -54,6 +58,14 @@ impl Opening {
     pub(crate) fn charged_to(self, account: Option<&Arc<Account>>) -> Opening {
         Opening {
             account: account.cloned(),
+            ..self
+        }
+    }
+
+    /// Whoever waits for the pages brings them to disk; nobody else does.
+    pub(crate) fn brought_to_disk(self) -> Opening {
+        Opening {
+            is_brought: true,
             ..self
         }
     }
@@ -169,7 +181,9 @@ impl ExtentFetch {
             lead.land(Ok(page));
         }
         // Only now that readers have their answer.
-        cache.keep_on_disk(version, kept);
+        if !self.opening.is_brought {
+            cache.keep_on_disk(version, kept);
+        }
         if let Some(footer) = cache.tails.unread_footer(version)
             && let Some(bytes) = cache.peek(version, footer)
         {

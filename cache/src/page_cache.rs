@@ -42,10 +42,6 @@ pub use warm::{Kept, LOOK_PAGES_MAX};
 /// The longest range of one read. The kernel asks for 1 MiB at most.
 pub const MAX_READ_BYTES: u64 = 64 << 20;
 
-/// Extents, or as many bytes in smaller ones, that are fetched for the disk at once. An extent is a quarter of memory at
-/// most.
-const FILLING_EXTENTS: u64 = 2;
-
 /// Pages of many versions, shared by all mounts of a daemon.
 #[derive(Debug)]
 pub struct PageCache {
@@ -109,7 +105,7 @@ impl PageCache {
                 gap_pages: limits.gap_pages,
                 max_pages: limits.extent_pages,
             },
-            filling: Budget::new(FILLING_EXTENTS * limits.extent_pages * page),
+            filling: Budget::new(limits.filling_bytes),
             looking: tokio::sync::Mutex::default(),
             tail_pages: (limits.inflight_bytes.min(limits.tail_bytes + page) / page).max(1),
             runtime,

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use lookupfs_cache::disk::Unready;
@@ -19,6 +19,9 @@ use crate::counters::Counter;
 
 /// Refusals in a row after which a mount does without passthrough: files are verified for it in vain.
 const REFUSALS_MAX: u32 = 8;
+
+/// Then one open in so many tries again: what stood in the way may have been a limit that was reached for a while.
+const RETRY_OPENS: u32 = 256;
 
 /// How one file is opened.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ pub enum Opened<R> {
 #[derive(Debug)]
 pub struct OpenFiles<P, R> {
     open: Mutex<HashMap<u64, Open<P, R>>>,
-    /// Registrations refused since the last that was not.
+    /// Registrations refused since the last that was not; beyond the most, opens that did without.
     refused: AtomicU32,
 }
 
@@ -80,7 +83,8 @@ impl<P, R> OpenFiles<P, R> {
                 entry.into_mut()
             }
             Entry::Vacant(entry) => {
-                let has_given_up = self.refused.load(Relaxed) >= REFUSALS_MAX;
+                let has_given_up = self.has_given_up();
+                report.is_given_up.store(has_given_up, Relaxed);
                 let complete = if has_given_up {
                     None
                 } else {
@@ -89,6 +93,7 @@ impl<P, R> OpenFiles<P, R> {
                 let backing = complete.and_then(|pin| match register(&pin) {
                     Ok(registration) => {
                         self.refused.store(0, Relaxed);
+                        report.is_given_up.store(false, Relaxed);
                         Some(Backing {
                             registration: Arc::new(registration),
                             _pin: pin,
@@ -116,6 +121,16 @@ impl<P, R> OpenFiles<P, R> {
         }
     }
 
+    /// Whether this open is to do without.
+    fn has_given_up(&self) -> bool {
+        let beyond = self.refused.load(Relaxed).checked_sub(REFUSALS_MAX);
+        let Some(beyond) = beyond else {
+            return false;
+        };
+        self.refused.fetch_add(1, Relaxed);
+        (beyond + 1) % RETRY_OPENS != 0
+    }
+
     /// One who had the file open has closed it.
     pub fn close(&self, number: u64) {
         let mut open = self.open.lock();
@@ -136,6 +151,8 @@ impl<P, R> OpenFiles<P, R> {
 pub struct OpenReport {
     is_asked: bool,
     refusal: OnceLock<String>,
+    /// The last ones were all refused, so that opens do without.
+    is_given_up: AtomicBool,
     passthrough: Counter,
     kept: Counter,
     incomplete: Counter,
@@ -177,6 +194,12 @@ impl OpenReport {
         self.is_asked
     }
 
+    /// Whether passthrough was asked for and is not known to be refused.
+    pub fn is_in_use(&self) -> bool {
+        let is_refused = self.refusal.get().is_some() && self.passthrough.get() == 0;
+        self.is_asked && !is_refused && !self.is_given_up.load(Relaxed)
+    }
+
     /// Passthrough is refused. The first reason is kept, and logged.
     pub fn refuse(&self, reason: &str) {
         if self.refusal.set(reason.to_owned()).is_ok() {
@@ -203,10 +226,10 @@ impl OpenReport {
     pub fn stats(&self) -> OpenStats {
         let refusal = self.refusal.get().cloned();
         let passthrough = self.passthrough.get();
-        let mode = match (self.is_asked, &refusal) {
+        let mode = match (self.is_asked, self.is_in_use()) {
             (false, _) => "no-open",
-            (true, Some(_)) if passthrough == 0 => "kept",
-            (true, _) => "passthrough",
+            (true, false) => "kept",
+            (true, true) => "passthrough",
         };
         OpenStats {
             mode: mode.to_owned(),
@@ -330,5 +353,40 @@ mod tests {
             ["unpinned"],
             "a local file without use is let go"
         );
+    }
+
+    #[test]
+    fn after_many_refusals_opens_do_without_and_one_in_many_tries_again() {
+        let mount = Mount::new(true);
+        let tries = Cell::new(0);
+        let mut is_refusing = true;
+        let mut open = |opens: u32, is_refused: bool| {
+            is_refusing = is_refused;
+            for _ in 0..opens {
+                mount.files.open(
+                    7,
+                    || Ok(Pinned(mount.log.clone())),
+                    |_| {
+                        tries.set(tries.get() + 1);
+                        match is_refusing {
+                            true => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+                            false => Ok(Registered(mount.log.clone())),
+                        }
+                    },
+                    &mount.report,
+                );
+                mount.files.close(7);
+            }
+        };
+        open(REFUSALS_MAX + 1, true);
+        assert_eq!(tries.get(), REFUSALS_MAX);
+        assert!(!mount.report.is_in_use());
+        open(3 * RETRY_OPENS, true);
+        assert_eq!(tries.get(), REFUSALS_MAX + 3);
+        open(RETRY_OPENS, false);
+        assert!(mount.report.is_in_use());
+        let stats = mount.report.stats();
+        assert_eq!(stats.mode, "passthrough");
+        assert!(stats.passthrough > 0 && stats.refusal.is_some());
     }
 }

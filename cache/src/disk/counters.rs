@@ -21,9 +21,13 @@ pub(super) struct DiskCounters {
     pub(super) dropped_versions: Counter,
     pub(super) failed_reads: Counter,
     pub(super) failed_writes: Counter,
+    pub(super) failed_deletions: Counter,
     pub(super) skipped_pages: Counter,
     pub(super) full_pauses: Counter,
     pub(super) timeouts: Counter,
+    pub(super) crowded_reads: Counter,
+    /// Runs and jobs that the writer has done with: whether what waits before it moves.
+    pub(super) steps: Counter,
     pub(super) lost_directories: Counter,
     pub(super) verified_files: Counter,
 }
@@ -81,14 +85,18 @@ pub struct DiskStats {
     pub dropped_versions: u64,
     /// Reads that the disk failed.
     pub failed_reads: u64,
-    /// Writes and deletions that the disk failed.
+    /// Writes that the disk failed.
     pub failed_writes: u64,
+    /// Deletions that the disk failed.
+    pub failed_deletions: u64,
     /// Pages not written: too many waited already, the disk was full, or nothing could be evicted for them.
     pub skipped_pages: u64,
     /// Times that writing paused because the disk was full.
     pub full_pauses: u64,
-    /// Reads given up because the disk did not answer.
+    /// Times that the disk was given up because it did not answer: reads, and writes that others waited for.
     pub timeouts: u64,
+    /// Reads that went to the source because too many waited for the disk already.
+    pub crowded_reads: u64,
     /// Times that the directory was found deleted.
     pub lost_directories: u64,
     /// Complete files whose every checksum was verified.
@@ -127,9 +135,11 @@ impl Core {
             dropped_versions: counters.dropped_versions.get(),
             failed_reads: counters.failed_reads.get(),
             failed_writes: counters.failed_writes.get(),
+            failed_deletions: counters.failed_deletions.get(),
             skipped_pages: counters.skipped_pages.get(),
             full_pauses: counters.full_pauses.get(),
             timeouts: counters.timeouts.get(),
+            crowded_reads: counters.crowded_reads.get(),
             lost_directories: counters.lost_directories.get(),
             verified_files: counters.verified_files.get(),
             pinned: index.pinned,

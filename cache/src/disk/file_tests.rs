@@ -23,6 +23,7 @@ fn open(cache_dir: &std::path::Path) -> Disk {
         page_size: PageSize::new(PAGE).unwrap(),
         queue_bytes: 4 << 20,
         index_bytes: 1 << 20,
+        read_bytes: 1 << 20,
     };
     Disk::open(&config, limits).unwrap()
 }
@@ -119,7 +120,7 @@ async fn what_cannot_be_deleted_stays_on_the_account() {
     disk.evict(version.id());
     let stats = disk.stats();
     let stuck = disk.core.directory.allocated_bytes(version.id());
-    assert_eq!((stats.versions, stats.failed_writes), (0, 1), "{stats:?}");
+    assert_eq!((stats.versions, stats.failed_deletions), (0, 1), "{stats:?}");
     assert_eq!(stats.used_bytes, stuck, "{used} before");
     write(&disk, &version, 0).await;
     assert_eq!(disk.stats().pages, 0, "it is in the way");

@@ -376,6 +376,7 @@ impl<F> Index<F> {
             self.take_version(id);
         }
         self.queues = Queues::default();
+        self.stuck = Stuck::default();
     }
 
     /// Nothing of the version goes until as many [`Index::unpin`]s.

@@ -114,8 +114,8 @@ impl Queue {
 
     /// Waits in line for as long as the queue moves.
     async fn room_for(&self, bytes: u64) -> Option<Permit> {
-        let written = || self.core.counters.written_pages.get();
-        let mut before = written();
+        let steps = || self.core.counters.steps.get();
+        let mut before = steps();
         let mut room = pin!(self.budget.acquire(bytes));
         for _ in 0..PATIENCES_MAX {
             if let Ok(room) = timeout(PATIENCE, &mut room).await {
@@ -124,14 +124,14 @@ impl Queue {
             if self.core.switch.is_paused() {
                 return None;
             }
-            if written() == before {
+            if steps() == before {
                 self.core.counters.timeouts.add(1);
                 self.core
                     .switch
                     .off_for_a_while("what waits to be written did not move");
                 return None;
             }
-            before = written();
+            before = steps();
         }
         None
     }

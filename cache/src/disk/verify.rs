@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -20,6 +21,11 @@ const RUNNING_MAX: usize = 2;
 /// Versions remembered as verified, at most; each keeps a descriptor.
 const VERIFIED_MAX: usize = 1024;
 
+/// How long a version that could not be verified is left alone: each try reads all of it.
+const REST: Duration = Duration::from_secs(10);
+/// Such versions that are remembered.
+const FAILED_MAX: usize = 1024;
+
 /// Which versions are verified, and which are being.
 #[derive(Debug, Default)]
 pub(super) struct Verified(Mutex<Inner>);
@@ -28,6 +34,8 @@ pub(super) struct Verified(Mutex<Inner>);
 struct Inner {
     files: HashMap<VersionId, Proof>,
     running: Vec<VersionId>,
+    /// Those that failed a moment ago, and when.
+    failed: HashMap<VersionId, Instant>,
 }
 
 /// That a file has the bytes of its version.
@@ -155,7 +163,8 @@ fn start_to_verify(core: &Arc<Core>, version: &FileVersion) {
     let mut verified = core.verified.0.lock();
     // One that has ended since the proof was looked for has left its own, for whoever asks next.
     let is_known = verified.files.contains_key(&id) || verified.running.contains(&id);
-    if is_known || verified.running.len() >= RUNNING_MAX {
+    let rests = verified.failed.get(&id).is_some_and(|at| at.elapsed() < REST);
+    if is_known || rests || verified.running.len() >= RUNNING_MAX {
         return;
     }
     verified.running.push(id);
@@ -170,8 +179,23 @@ fn start_to_verify(core: &Arc<Core>, version: &FileVersion) {
     }
 }
 
+/// Ends a run, also one that panics: its place is for others.
+struct Run<'a>(&'a Core, VersionId);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0
+            .verified
+            .0
+            .lock()
+            .running
+            .retain(|running| *running != self.1);
+    }
+}
+
 fn verify(core: &Arc<Core>, version: &FileVersion) {
     let id = version.id();
+    let _run = Run(core, id);
     // One that cannot be loaded is not complete either.
     let _ = core.make_sure_it_is_loaded(id, false);
     let pinned = pin_if_complete(core, version);
@@ -182,8 +206,19 @@ fn verify(core: &Arc<Core>, version: &FileVersion) {
         (Seal::of(&file) == Some(seal)).then_some((pin, generation, file, seal))
     });
     let mut verified = core.verified.0.lock();
-    verified.running.retain(|running| *running != id);
-    if let Some((pin, generation, file, seal)) = file {
+    let Some((pin, generation, file, seal)) = file else {
+        if verified.failed.len() >= FAILED_MAX {
+            verified.failed.retain(|_, at| at.elapsed() < REST);
+        }
+        if verified.failed.len() < FAILED_MAX {
+            verified.failed.insert(id, Instant::now());
+        }
+        return;
+    };
+    verified.failed.remove(&id);
+    // Taken out of the index as a whole, it is nobody's, and its file would never be let go.
+    let ticket = core.index.lock().versions.get(&id).map(|version| version.ticket);
+    if ticket == Some(pin.ticket) {
         core.counters.verified_files.add(1);
         if verified.files.len() >= VERIFIED_MAX {
             // Any of them: who asks for it again has it verified again.

@@ -36,6 +36,8 @@ impl Core {
                 }
             };
             let count = job.pages.len() as u64;
+            self.counters.steps.add(1);
+            self.retry_deletions();
             if self.switch.is_paused() || !self.look_after_directory() {
                 self.counters.skipped_pages.add(count);
                 continue;
@@ -45,6 +47,18 @@ impl Core {
                 self.counters.skipped_pages.add(count);
                 self.after_failure(&job.version, &error);
             }
+        }
+    }
+
+    /// What could not be deleted, once more. Nobody makes files but this thread, so none of them is in use.
+    fn retry_deletions(&self) {
+        let due = self.index.lock().stuck.due(Instant::now());
+        for id in due {
+            let bytes = match self.directory.remove(id) {
+                Ok(()) => 0,
+                Err(_) => self.directory.allocated_bytes(id),
+            };
+            self.index.lock().stuck.note(id, bytes);
         }
     }
 
@@ -154,10 +168,10 @@ impl Core {
         let files = self.files_for(&job.version, shape)?;
         let indexes: Vec<u64> = names.iter().map(|(page, _)| *page).collect();
         let runs = runs(&indexes, run_pages_max(self.page_size));
-        let written = runs
-            .iter()
-            .cloned()
-            .try_for_each(|run| write_run(&files, &missing, run));
+        let written = runs.iter().cloned().try_for_each(|run| {
+            self.counters.steps.add(1);
+            write_run(&files, &missing, run)
+        });
         if let Err(error) = written {
             // Some of it may have its entry already, and none of it is on the account.
             if let Err(error) = drop_runs(&files, runs) {
@@ -220,7 +234,10 @@ impl Core {
         loop {
             let victim = self.index.lock().next_victim(data, metadata);
             match victim {
-                Some(victim) => self.evict_now(victim),
+                Some(victim) => {
+                    self.counters.steps.add(1);
+                    self.evict_now(victim);
+                }
                 None => break,
             }
         }
@@ -275,13 +292,13 @@ impl Core {
     pub(super) fn remove_files(&self, id: VersionId) {
         self.verified.forget(id);
         if let Err(error) = self.directory.remove(id) {
-            self.counters.failed_writes.add(1);
+            self.counters.failed_deletions.add(1);
             let bytes = self.directory.allocated_bytes(id);
             self.index.lock().stuck.note(id, bytes);
             if let Some(held_back) = self.warnings.admit(Instant::now()) {
                 tracing::warn!(
                     version = %id, bytes, %error, held_back,
-                    "a file of the disk tier cannot be deleted: delete it by hand, its room is missing until then"
+                    "a file of the disk tier cannot be deleted: mend or delete it by hand, its room is missing until the next try, 30 s after that"
                 );
             }
         }

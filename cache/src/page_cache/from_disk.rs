@@ -37,6 +37,7 @@ impl PageCache {
                 page_size: limits.page_size,
                 queue_bytes: limits.disk_queue_bytes,
                 index_bytes: limits.disk_index_bytes,
+                read_bytes: limits.disk_read_bytes,
             },
         )?;
         Ok(PageCache::build(&config, limits, Some(disk), runtime))
@@ -115,11 +116,11 @@ impl PageCache {
             .map_or(0, |disk| disk.count_known(version.id(), pages))
     }
 
-    /// Takes a version off the disk, unless a [`CompleteFile`] of it is in use. May wait for the disk.
-    pub fn evict_from_disk(&self, version: &FileVersion) {
-        if let Some(disk) = &self.disk {
-            disk.evict(version.id());
-        }
+    /// Takes a version off the disk, unless a [`CompleteFile`] of it is in use. May wait for the disk; `false` where that does
+    /// not answer.
+    pub fn evict_from_disk(&self, version: &FileVersion) -> bool {
+        let disk = self.disk.as_ref();
+        disk.is_none_or(|disk| disk.evict(version.id()))
     }
 
     /// All of `pages`, from memory and from what the disk gives without waiting. `None` where one is missing.

@@ -69,6 +69,28 @@ impl PageCache {
         Ok(fetched)
     }
 
+    /// Fetches those of `pages` that are not kept, in requests of at most `max_pages`; answers how many bytes it asked
+    /// for. Those that are on their way for somebody else are waited for. With a disk tier no more is held at once than
+    /// there is a share of memory for.
+    pub(super) async fn fill_pages(
+        self: &Arc<Self>,
+        opening: &Opening,
+        pages: Range<u64>,
+        max_pages: u64,
+    ) -> Result<u64> {
+        let step = match &self.disk {
+            Some(_) => (self.filling.total() / self.page_size.bytes()).max(1),
+            None => u64::MAX,
+        };
+        let (mut fetched, mut at) = (0, pages.start);
+        while at < pages.end {
+            let next = at.saturating_add(step).min(pages.end);
+            fetched += self.fill_step(opening, at..next, max_pages).await?;
+            at = next;
+        }
+        Ok(fetched)
+    }
+
     /// Makes sure that the metadata range of a recognised file is kept: a footer with what belongs to it, or the whole of
     /// a manifest. Nothing of a plain file. Answers the bytes that were fetched.
     ///
@@ -110,8 +132,11 @@ impl PageCache {
     }
 
     /// Drops the pages of a version from memory and disk, and closes its file; answers how many pages are kept no longer. What is
-    /// being fetched for it lands nonetheless. May wait for the local disk.
-    pub fn evict(&self, version: &FileVersion) -> u64 {
+    /// being fetched for it lands nonetheless. May wait for the local disk, though not for one that is known to hang.
+    ///
+    /// # Errors
+    /// `Unavailable` where the disk does not answer: what is there of the version stays, and is used again once it does.
+    pub fn evict(&self, version: &FileVersion) -> Result<u64> {
         let whole = ByteRange::clamped(0, u64::MAX, version.len());
         let pages = self.page_size.pages_of(whole);
         let is_here = |page: &u64| self.memory.contains(&key(version.id(), *page));
@@ -126,15 +151,19 @@ impl PageCache {
         for page in in_memory {
             self.memory.remove(&key(version.id(), page));
         }
-        self.evict_from_disk(version);
+        let is_dropped = self.evict_from_disk(version);
         self.invalidate(version.id());
+        if !is_dropped {
+            let message =
+                format!("{version}: the disk of cache_dir does not answer, so its pages there stay");
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
         // What is pinned has stayed.
-        only_there + on_disk.saturating_sub(self.count_known_on_disk(version, pages))
+        Ok(only_there + on_disk.saturating_sub(self.count_known_on_disk(version, pages)))
     }
 
-    /// Fetches those of `pages` that are not kept, in requests of at most `max_pages`; answers how many bytes it asked
-    /// for. Those that are on their way for somebody else are waited for.
-    pub(super) async fn fill_pages(
+    /// As [`PageCache::fill_pages`], of few enough to be held.
+    async fn fill_step(
         self: &Arc<Self>,
         opening: &Opening,
         pages: Range<u64>,
@@ -174,7 +203,7 @@ impl PageCache {
             gap_pages: 0,
             max_pages,
         };
-        self.fetch(opening, leads, &[], exact);
+        self.fetch(&opening.clone().brought_to_disk(), leads, &[], exact);
         for (page, waiter) in waiters {
             let bytes = waiter.wait().await?;
             if self.disk.is_some() {

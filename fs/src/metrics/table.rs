@@ -124,7 +124,11 @@ pub const FAMILIES: &[Family] = &[
     counter("lookupfs_disk_failed_reads_total", "Reads that the disk failed."),
     counter(
         "lookupfs_disk_failed_writes_total",
-        "Writes and deletions that the disk failed.",
+        "Writes that the disk failed.",
+    ),
+    counter(
+        "lookupfs_disk_failed_deletions_total",
+        "Deletions that the disk failed.",
     ),
     counter(
         "lookupfs_disk_skipped_pages_total",
@@ -136,7 +140,11 @@ pub const FAMILIES: &[Family] = &[
     ),
     counter(
         "lookupfs_disk_timeouts_total",
-        "Reads given up because the disk did not answer.",
+        "Times that the disk was given up because it did not answer.",
+    ),
+    counter(
+        "lookupfs_disk_crowded_reads_total",
+        "Reads that went to the source because too many waited for the disk already.",
     ),
     counter(
         "lookupfs_disk_lost_directories_total",

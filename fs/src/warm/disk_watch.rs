@@ -34,6 +34,11 @@ impl DiskWatch {
         self.seen.lock().get_or_insert(trouble);
     }
 
+    /// Whether the disk was seen not to answer.
+    pub(super) fn is_silent(&self) -> bool {
+        *self.seen.lock() == Some(DiskTrouble::Silent)
+    }
+
     /// The first trouble since the job began; one that was there before counts, as long as it lasts.
     pub(super) fn trouble(&self, pages: &PageCache) -> Option<DiskTrouble> {
         let mut seen = self.seen.lock();

@@ -20,6 +20,8 @@ use crate::filesystem::has_gone;
 const STEP_BYTES: u64 = 4 << 20;
 /// How long what is queued for the disk is waited for, beside what its bytes take on the slowest disk.
 const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long one file may take to be dropped: the cache itself waits 5 s for its turn.
+const EVICT_PATIENCE: Duration = Duration::from_secs(15);
 /// Bytes that the slowest disk writes in a second.
 const SLOWEST_DISK_BYTES: u64 = 1 << 20;
 /// Files that wait to be counted, at most.
@@ -89,8 +91,10 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
             at = next;
         }
     }
-    if job.request.what == What::All && found.mounted.filesystem.open_report.is_asked() {
-        let is_verified = job.verifying.verify(&job.pages, version).await;
+    // An empty file has no page to be passed through.
+    let is_some = version.len() > 0 && job.request.what == What::All;
+    if is_some && found.mounted.filesystem.open_report.is_in_use() {
+        let is_verified = settle(job).await && job.verifying.verify(&job.pages, version).await;
         job.count(|totals| match is_verified {
             true => totals.files_verified += 1,
             false => totals.files_unverified += 1,
@@ -128,17 +132,24 @@ async fn check(job: &Job, version: &FileVersion) {
     }
 }
 
-/// Counts what is kept of the files that were filled, once what is queued for the disk is there or was refused.
-pub(super) async fn note_settled(job: &Job) {
+/// Waits until what is queued for the disk is there or was refused. A disk that hangs is waited for once: what it has not taken
+/// by then counts as not there.
+async fn settle(job: &Job) -> bool {
+    if job.disk.is_silent() {
+        return false;
+    }
     let queued = job.pages.stats().disk.map_or(0, |disk| disk.queued_bytes);
     let patience = SETTLE_PATIENCE + Duration::from_secs(queued / SLOWEST_DISK_BYTES);
-    // A disk that hangs is not waited for: what it has not taken by then counts as not there.
-    if tokio::time::timeout(patience, job.pages.settle_disk())
-        .await
-        .is_err()
-    {
+    let settled = tokio::time::timeout(patience, job.pages.settle_disk()).await;
+    if settled.is_err() {
         job.disk.note(DiskTrouble::Silent);
     }
+    settled.is_ok()
+}
+
+/// Counts what is kept of the files that were filled.
+pub(super) async fn note_settled(job: &Job) {
+    settle(job).await;
     for (version, ranges) in job.take_unsettled() {
         note_kept(job, &version, &ranges).await;
     }
@@ -187,6 +198,8 @@ async fn evict(job: &Job, found: &Found) -> Result<()> {
     let (pages, version) = (job.pages.clone(), found.version.clone());
     let mounts = job.mounts_of(found);
     pages.load_page_map(&version).await;
+    // What waits to be written would be there again a moment later.
+    settle(job).await;
     // A notification may wait for a READ of ours: not on a thread that answers those.
     let dropping = tokio::task::spawn_blocking(move || {
         let dropped = pages.evict(&version);
@@ -195,10 +208,16 @@ async fn evict(job: &Job, found: &Found) -> Result<()> {
         }
         dropped
     });
-    let dropped = dropping.await.map_err(|error| {
+    let dropped = tokio::time::timeout(EVICT_PATIENCE, dropping).await;
+    let dropped = dropped.map_err(|_| {
+        job.disk.note(DiskTrouble::Silent);
+        let message = format!("{}: the disk of cache_dir does not answer", found.version);
+        Error::new(ErrorKind::Unavailable, message)
+    })?;
+    let dropped = dropped.map_err(|error| {
         let message = format!("{}: its pages were not all dropped", found.version);
         Error::with_cause(ErrorKind::Unavailable, message, error)
-    })?;
+    })??;
     job.count(|totals| {
         totals.bytes = totals.bytes.saturating_add(found.version.len());
         totals.pages_dropped += dropped;

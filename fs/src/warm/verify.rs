@@ -48,7 +48,6 @@ impl Verifying {
         }
         let patience = PATIENCE + Duration::from_secs(version.len() / SLOW_DISK_BYTES);
         let verifying = async {
-            pages.settle_disk().await;
             loop {
                 match pages.complete_file(version) {
                     Ok(_) => return true,

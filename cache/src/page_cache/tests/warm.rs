@@ -310,7 +310,7 @@ async fn what_was_evicted_costs_again_and_its_memory_is_free() {
     let before = fixture.cache.stats();
     fixture.cache.fill_metadata(&fixture.source, &file).await.unwrap();
     fill(&fixture, &file, whole(&file)).await;
-    assert_eq!(fixture.cache.evict(&file), WIDE_LEN.div_ceil(PAGE));
+    assert_eq!(fixture.cache.evict(&file).unwrap(), WIDE_LEN.div_ceil(PAGE));
     fixture.settle().await;
     let after = fixture.cache.stats();
     assert_eq!(after.data.memory_bytes, before.data.memory_bytes);
@@ -321,7 +321,7 @@ async fn what_was_evicted_costs_again_and_its_memory_is_free() {
         "nobody pushed it out"
     );
     assert_eq!(fixture.cache.kept(&file, whole(&file)).kept, 0);
-    assert_eq!(fixture.cache.evict(&file), 0);
+    assert_eq!(fixture.cache.evict(&file).unwrap(), 0);
     fixture.log().reset();
     fixture.read(&file, 0, WIDE_LEN).await;
     assert_eq!(fixture.log().bytes(), WIDE_LEN);
@@ -369,7 +369,7 @@ async fn what_was_warmed_is_on_disk_after_a_restart_and_not_fetched_again_p7() {
     );
     assert_eq!(fixture.cache.known_metadata(&table).await, known);
     assert_eq!(fixture.log().requests(), 0, "after a restart");
-    assert_eq!(fixture.cache.evict(&file), pages);
+    assert_eq!(fixture.cache.evict(&file).unwrap(), pages);
     assert_eq!(fixture.cache.kept(&file, whole(&file)).kept, 0);
     assert_eq!(fill(&fixture, &file, whole(&file)).await, 10_000_000);
 }
