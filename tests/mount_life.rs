@@ -142,3 +142,57 @@ fn a_daemon_holds_nothing_that_its_caller_had_open() {
 fn errno_of(path: &Path) -> Option<i32> {
     fs::metadata(path).err().and_then(|error| error.raw_os_error())
 }
+
+/// P2.
+#[test]
+fn after_sighup_the_next_lookups_ask_the_source_whatever_the_kernel_knows() {
+    let tree = Tree::new();
+    tree.write("f", b"old");
+    fs::create_dir(tree.path().join("d")).unwrap();
+    tree.write("d/g", b"old");
+    let mut daemon = Daemon::new();
+    let mount = daemon.mount(&tree.url(), "ttl=600,negative_ttl=1");
+    let read = |name: &str| fs::read(mount.join(name)).unwrap();
+    assert_eq!((read("f"), read("d/g")), (b"old".to_vec(), b"old".to_vec()));
+    for name in ["f", "d/g"] {
+        tree.write("new", b"newer");
+        fs::rename(tree.path().join("new"), tree.path().join(name)).unwrap();
+    }
+    assert_eq!(
+        (read("f"), read("d/g")),
+        (b"old".to_vec(), b"old".to_vec()),
+        "within ttl"
+    );
+    let pid = daemon.pid().to_string();
+    let hup = std::process::Command::new("kill").args(["-HUP", &pid]).status();
+    assert!(hup.unwrap().success());
+    for name in ["f", "d/g"] {
+        let patience = Duration::from_secs(10);
+        assert!(wait_until(patience, || read(name) == b"newer"), "{name}");
+    }
+}
+
+#[test]
+fn a_mount_that_would_not_be_seen_where_it_is_asked_for_is_refused() {
+    let tree = Tree::new();
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), "");
+    let mount_point = daemon.new_mount_point();
+    let output = std::process::Command::new("unshare")
+        .arg("--mount")
+        .arg(lookupfs_tests::program("lookupfs"))
+        .arg("mount")
+        .arg(tree.url())
+        .arg(&mount_point)
+        .env("LOOKUPFS_RUN_DIR", daemon.run_directory())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("is in another mount namespace") && errors.contains("--daemon NAME"),
+        "{errors}"
+    );
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains(mount_point.to_str().unwrap()));
+}

@@ -77,6 +77,7 @@ pub fn mount(args: &MountArgs) -> Done {
         mount_points,
         options,
         daemon: parsed.daemon,
+        mount_namespace: control::mount_namespace(),
         given: parsed.given.into_iter().map(str::to_owned).collect(),
     };
     if args.foreground {

@@ -71,6 +71,14 @@ pub struct MountRequest {
     pub daemon: DaemonOptions,
     /// The names of the daemon's options that were given; a running daemon must agree with those.
     pub given: Vec<String>,
+    /// Where whoever asks sees mounts; a daemon mounts where it sees them itself.
+    pub mount_namespace: Option<String>,
+}
+
+/// The mount namespace of this process, as the kernel names it (namespaces(7)); `None` where that cannot be seen.
+pub fn mount_namespace() -> Option<String> {
+    let name = std::fs::read_link("/proc/self/ns/mnt").ok()?;
+    name.into_os_string().into_string().ok()
 }
 
 /// What a daemon answers.

@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::accept::accept_all;
-use crate::control::{DaemonFiles, MountRequest};
+use crate::control::{DaemonFiles, MountRequest, mount_namespace};
 use crate::filesystem::{Filesystem, Shared};
 use crate::launch;
 use crate::message::one_line;
@@ -299,6 +299,13 @@ impl Daemon {
         for source in self.sources.lock().values() {
             source.namespace.clear();
         }
+        let mounts = self.mounts.list();
+        // A notification may wait for a request that is under way: not on a thread that answers those.
+        self.runtime.spawn_blocking(move || {
+            for mounted in mounts.iter() {
+                mounted.filesystem.drop_kernel_entries();
+            }
+        });
     }
 
     /// Ends, unless something is mounted or being mounted.
@@ -328,6 +335,17 @@ impl Daemon {
             "metrics" => have.metrics != want.metrics,
             _ => false,
         };
+        // It would say that it has mounted, and whoever asked would see an empty directory.
+        if let (Some(own), Some(theirs)) = (mount_namespace(), &request.mount_namespace)
+            && own != *theirs
+        {
+            return Err(format!(
+                "the daemon {} (pid {}) is in another mount namespace, and what it mounts would not be seen here; start another \
+                 daemon with --daemon NAME, or mount where that one was started",
+                self.name,
+                std::process::id()
+            ));
+        }
         match request.given.iter().find(|name| differs(name)) {
             Some(name) => Err(format!(
                 "the daemon {} runs with another {name}; leave it out, or start another daemon with --daemon NAME",

@@ -135,6 +135,18 @@ impl Filesystem {
         self.invalidator.drop_pages(self.inodes.version_number(version));
     }
 
+    /// Has the kernel ask here for each name that it knows, whatever it was told of how long that holds. What it knows to be
+    /// absent it is not asked for, since nothing is kept of that. May wait for a request of this mount, as above.
+    pub fn drop_kernel_entries(&self) {
+        for inode in self.inodes.held() {
+            self.invalidator.drop_entry(&OldEntry {
+                parent: self.parent_of(&inode),
+                name: inode.path.name().to_vec(),
+                number: inode.number,
+            });
+        }
+    }
+
     /// Inodes that the kernel holds beside the root.
     pub fn inodes_held(&self) -> usize {
         self.inodes.len()

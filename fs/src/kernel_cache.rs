@@ -85,6 +85,15 @@ impl Invalidator {
         }
     }
 
+    /// Drops an entry past the queue, which is too short for all there are.
+    pub fn drop_entry(&self, entry: &OldEntry) {
+        let kernel = self.0.read().as_ref().map(|session| session.kernel.clone());
+        if let Some(kernel) = kernel {
+            kernel.drop_entry(entry.parent, &entry.name);
+            kernel.drop_inode(entry.number);
+        }
+    }
+
     /// Ends the thread once its queue is empty.
     pub fn stop(&self) {
         *self.0.write() = None;

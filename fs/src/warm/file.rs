@@ -107,7 +107,10 @@ async fn fill(job: &Job, found: &Found, version: &Arc<FileVersion>) -> Result<()
     if missing.is_empty() {
         return Ok(());
     }
-    let message = format!("it has no column {}", missing.join(", "));
+    let message = format!(
+        "it has no column {}; `lookup inspect FILE` lists them",
+        missing.join(", ")
+    );
     Err(Error::new(ErrorKind::Invalid, message))
 }
 

@@ -97,10 +97,17 @@ impl Report {
 
 /// The last line for people.
 pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) -> String {
-    let files = HumanCount(totals.files_done);
+    let failed = match totals.failed {
+        0 => String::new(),
+        failed => format!(", and {} failed", HumanCount(failed)),
+    };
+    let files = match totals.files_done {
+        1 => format!("1 file{failed}"),
+        done => format!("{} files{failed}", HumanCount(done)),
+    };
     let plain = match totals.files_plain {
         0 => String::new(),
-        plain => format!(" ({} of them have nothing to warm)", HumanCount(plain)),
+        plain => format!(" ({} with nothing to warm)", HumanCount(plain)),
     };
     let seconds = took.as_secs_f64();
     match request.action {
@@ -126,7 +133,7 @@ pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) ->
                 ),
             };
             format!(
-                "{files} files{plain}: {} wanted, {} fetched in {seconds:.1} s, {} kept{places}{unwritten}{verified}",
+                "{files}{plain}: {} wanted, {} fetched in {seconds:.1} s, {} kept{places}{unwritten}{verified}",
                 HumanBytes(totals.bytes),
                 HumanBytes(totals.fetched_bytes),
                 share(totals.pages_kept, totals.pages),
@@ -138,7 +145,7 @@ pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) ->
                 unknown => format!("; the footers of {} files are not", HumanCount(unknown)),
             };
             format!(
-                "{files} files{plain}: {} of {} pages ({}) are kept, {} in memory, {} on disk{unknown}",
+                "{files}{plain}: {} of {} pages ({}) are kept, {} in memory, {} on disk{unknown}",
                 HumanCount(totals.pages_kept),
                 HumanCount(totals.pages),
                 share(totals.pages_kept, totals.pages),
@@ -147,7 +154,7 @@ pub(super) fn summary(request: &WarmRequest, totals: &Totals, took: Duration) ->
             )
         }
         Action::Evict => format!(
-            "{files} files: {} pages dropped, the kernel's too",
+            "{files}: {} pages dropped, the kernel's too",
             HumanCount(totals.pages_dropped)
         ),
     }

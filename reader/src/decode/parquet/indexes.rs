@@ -71,7 +71,7 @@ impl Indexes {
 mod tests {
     use super::*;
 
-    /// Runs as the format has them (Encodings.md, RLE / bit-packing hybrid): of equal values, or packed by eights.
+    /// Runs as the format has them (Parquet, encodings, RLE and bit-packing hybrid): of equal values, or packed by eights.
     fn encoded(width: u32, runs: &[(u32, usize)]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut values) = (vec![width as u8], Vec::new());
         for (number, (value, run)) in runs.iter().enumerate() {
