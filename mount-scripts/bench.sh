@@ -14,6 +14,8 @@ mount-scripts/bench.sh WORKLOAD [--quick] [--pairs N] [--seed S] [--json FILE] [
            the same files on the local disk and against the HDFS client alone
   point    rows by row id through 16 mounts of a real HDFS, narrow and of 42 columns, each from a file that is opened for it,
            against the parquet crate over the same mounts and the local disk's own limit
+  get-scan one row by its key through 16 mounts of a real HDFS, in data pages of 4,096 rows and of 40, against a scan of one row
+           by the parquet crate over the same mounts
 
   --quick        less data, shorter runs, 5 pairs instead of 15: two minutes, set-up included; verdicts may be undecided
   --pairs N      pairs of each comparison
@@ -105,10 +107,10 @@ TEXT
 parse() {
   local workload=${1:-}
   case $workload in
-    mounts | point) WORKLOAD=$workload ;;
+    mounts | point | get-scan) WORKLOAD=$workload ;;
     -h | --help) usage; exit 0 ;;
-    '') die_usage "no workload; there are: mounts, point" ;;
-    *) die_usage "no workload '$workload'; there are: mounts, point" ;;
+    '') die_usage "no workload; there are: mounts, point, get-scan" ;;
+    *) die_usage "no workload '$workload'; there are: mounts, point, get-scan" ;;
   esac
   shift
   while [ $# -gt 0 ]; do
@@ -132,6 +134,7 @@ parse() {
     esac
     shift
   done
+  if [ "$PEERS" = 1 ] && [ "$WORKLOAD" = get-scan ]; then die_usage "no peer is measured by $WORKLOAD: leave --peers out"; fi
 }
 
 check_host() {
@@ -162,17 +165,22 @@ random_file() { # NAME MIB
   dd if=/dev/urandom of="$WORK/data/$1" bs=1M count="$2" status=none
 }
 
-make_rows() { # on the local disk, for `point`
+make_rows() { # on the local disk, for `point` and `get-scan`
   local rows=1000000
   if [ "$QUICK" = 1 ]; then rows=100000; fi
   tell "writing two Parquet files of $rows rows to $WORK/data"
   mkdir -p "$WORK/data"
+  if [ "$WORKLOAD" = get-scan ]; then
+    "$LOOKUP" sample "$WORK/data/key.parquet" --columns key --rows $rows >/dev/null
+    "$LOOKUP" sample "$WORK/data/key-40.parquet" --columns key --rows $rows --page-rows 40 >/dev/null
+    return
+  fi
   "$LOOKUP" sample "$WORK/data/narrow.parquet" --rows $rows >/dev/null
   "$LOOKUP" sample "$WORK/data/wide.parquet" --columns wide --rows $rows >/dev/null
 }
 
 make_data() { # on the local disk
-  if [ "$WORKLOAD" = point ]; then make_rows; return; fi
+  if [ "$WORKLOAD" != mounts ]; then make_rows; return; fi
   local warm=256 cold=3400 sequential=512 i
   FILES=10000
   if [ "$QUICK" = 1 ]; then warm=64 cold=800 sequential=128 FILES=3000; fi
@@ -199,8 +207,8 @@ start_hdfs() {
   export HADOOP_CONF_DIR
   tell "Hadoop $("$MINIHDFS" version) is up; putting the data into it"
   "$MINIHDFS" fs -mkdir /bench
-  if [ "$WORKLOAD" = point ]; then
-    "$MINIHDFS" fs -put "$WORK/data/narrow.parquet" "$WORK/data/wide.parquet" /bench
+  if [ "$WORKLOAD" != mounts ]; then
+    "$MINIHDFS" fs -put "$WORK"/data/*.parquet /bench
     return
   fi
   "$MINIHDFS" fs -put "$WORK/data/warm.bin" "$WORK/data/cold.bin" "$WORK/data/sequential.bin" "$WORK/data/rows" /bench
@@ -222,7 +230,7 @@ mount_all() {
   # The daemon `fresh`, and rclone, come and go by this script.
   export BENCH_WORK=$WORK BENCH_LOOKUPFS=$LOOKUPFS BENCH_RCLONE=''
   mkdir -p "$WORK/mnt-fresh"
-  if [ "$WORKLOAD" = point ]; then
+  if [ "$WORKLOAD" != mounts ]; then
     tell "mounting $BENCH_SOURCE on $MOUNTS mount points of one daemon"
     mount_on main '' "${all[@]}"
     for i in "${all[@]}"; do PASS+=(--mount "$i"); done
@@ -265,11 +273,12 @@ find_peers() {
 run_bench() {
   tell "measuring"
   if [ "$WORKLOAD" = mounts ]; then
-    PASS+=(--native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
+    PASS+=(--local "$WORK/data" --native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
       --fresh-mount "$WORK/mnt-fresh" --fresh-command "$HERE/bench/fresh.sh" --audit "$MINIHDFS")
   fi
+  if [ "$WORKLOAD" = point ]; then PASS+=(--local "$WORK/data"); fi
   # In the background, so that a signal is answered at once and not when it has ended.
-  "$LOOKUP" bench "$WORKLOAD" "${PASS[@]}" --local "$WORK/data" --lookupfs "$LOOKUPFS" "${MORE[@]}" &
+  "$LOOKUP" bench "$WORKLOAD" "${PASS[@]}" --lookupfs "$LOOKUPFS" "${MORE[@]}" &
   BENCH_PID=$!
   local code=0
   wait "$BENCH_PID" || code=$?
