@@ -23,6 +23,7 @@ mod report;
 mod statistics;
 mod target;
 mod values;
+mod writer;
 
 pub use cell::{Cell, SideSummary};
 pub use error::BenchError;
@@ -34,4 +35,5 @@ pub use point::{PointOptions, run as point};
 pub use pread::Run;
 pub use report::Report;
 pub use statistics::Estimate;
-pub use target::{Bound, GET_SCAN_TARGETS, Outcome, POINT_TARGETS, TARGETS, Target};
+pub use target::{Bound, GET_SCAN_TARGETS, Outcome, POINT_TARGETS, TARGETS, Target, WRITER_TARGETS};
+pub use writer::{WriterOptions, WrittenColumn, run as writer, write_once};

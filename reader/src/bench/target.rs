@@ -112,6 +112,14 @@ pub const GET_SCAN_TARGETS: &[Target] = &[line(
     "W5: Get >= 10 x Scan (the published rates stand beside it, unjudged)",
 )];
 
+/// Every target of the workload `writer`.
+pub const WRITER_TARGETS: &[Target] = &[line(
+    "writer, size statistics / page-level write",
+    Bound::AtMost(2.0),
+    "%",
+    "W4: size-statistics code <= 2 % of the instructions of a page-level write (callgrind); wall time reported",
+)];
+
 /// Every target of the workload `mounts`.
 pub const TARGETS: &[Target] = &[
     line("warm 4 KiB, mount / ext4", Bound::AtLeast(0.8), "", WARM),
@@ -197,7 +205,8 @@ impl Outcome {
 }
 
 fn all_targets() -> impl Iterator<Item = &'static Target> {
-    TARGETS.iter().chain(POINT_TARGETS).chain(GET_SCAN_TARGETS)
+    let lookups = POINT_TARGETS.iter().chain(GET_SCAN_TARGETS);
+    TARGETS.iter().chain(lookups).chain(WRITER_TARGETS)
 }
 
 /// The target with this name; a test asks for every name that the measurements use.
