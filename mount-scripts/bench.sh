@@ -14,6 +14,10 @@ mount-scripts/bench.sh WORKLOAD [--quick] [--pairs N] [--seed S] [--json FILE] [
            the same files on the local disk and against the HDFS client alone
   point    rows by row id through 16 mounts of a real HDFS, narrow and of 42 columns, each from a file that is opened for it,
            against the parquet crate over the same mounts and the local disk's own limit
+  get-scan one row by its key through 16 mounts of a real HDFS, in data pages of 4,096 rows and of 40, against a scan of one row
+           by the parquet crate over the same mounts
+  writer   the cost of size statistics when INT64, STRING and LIST columns are written: times, and the share of instructions by
+           callgrind. It needs no HDFS, no mount and not root; without valgrind the share is skipped
 
   --quick        less data, shorter runs, 5 pairs instead of 15: two minutes, set-up included; verdicts may be undecided
   --pairs N      pairs of each comparison
@@ -29,7 +33,7 @@ is missing (a C compiler, Java 17, Maven), builds the programs (release), and pr
 of disk (2 GB with --quick) where TMPDIR is, which should be an ext4: the local side is read there.
 
 Environment: CARGO_TARGET_DIR, where cargo builds (default target); LOOKUPFS_BIN, LOOKUP_BIN and HDFS_ALONE_BIN, programs to
-use instead of building (all three or none); TMPDIR, where the temporary directory is made; MINIHDFS_PORT, the base port of
+use instead of building (all three or none; LOOKUP_BIN alone for writer); TMPDIR, where the temporary directory is made; MINIHDFS_PORT, the base port of
 HDFS (default: free ports from 20000 on).
 
 Exit code: 0 measured, whatever the verdicts are; 1 something failed; 2 wrong usage.
@@ -105,10 +109,10 @@ TEXT
 parse() {
   local workload=${1:-}
   case $workload in
-    mounts | point) WORKLOAD=$workload ;;
+    mounts | point | get-scan | writer) WORKLOAD=$workload ;;
     -h | --help) usage; exit 0 ;;
-    '') die_usage "no workload; there are: mounts, point" ;;
-    *) die_usage "no workload '$workload'; there are: mounts, point" ;;
+    '') die_usage "no workload; there are: mounts, point, get-scan, writer" ;;
+    *) die_usage "no workload '$workload'; there are: mounts, point, get-scan, writer" ;;
   esac
   shift
   while [ $# -gt 0 ]; do
@@ -132,6 +136,10 @@ parse() {
     esac
     shift
   done
+  case $WORKLOAD$PEERS$KEEP in
+    get-scan1? | writer1?) die_usage "no peer is measured by $WORKLOAD: leave --peers out" ;;
+    writer?1) die_usage "nothing is made for writer that could be kept: leave --keep out" ;;
+  esac
 }
 
 check_host() {
@@ -142,14 +150,24 @@ check_host() {
 
 build() {
   local target=${CARGO_TARGET_DIR:-$HERE/../target} cargo
+  if [ "$WORKLOAD" = writer ] && [ -n "${LOOKUP_BIN:-}" ]; then
+    LOOKUP=$(realpath -e "$LOOKUP_BIN")
+    tell "program: $LOOKUP"
+    return
+  fi
   if [ -n "${LOOKUPFS_BIN:-}" ] && [ -n "${LOOKUP_BIN:-}" ] && [ -n "${HDFS_ALONE_BIN:-}" ]; then
     LOOKUPFS=$(realpath -e "$LOOKUPFS_BIN") LOOKUP=$(realpath -e "$LOOKUP_BIN") HDFS_ALONE=$(realpath -e "$HDFS_ALONE_BIN")
     tell "programs: $LOOKUPFS, $LOOKUP, $HDFS_ALONE"
     return
   fi
   need_cargo || exit 1
-  tell "building lookupfs, lookup and hdfs_alone (cargo build --release; minutes when it is the first time)"
+  tell "building what is needed of lookupfs, lookup and hdfs_alone (cargo build --release; minutes when it is the first time)"
   cargo=(cargo build --release --locked --manifest-path "$HERE/../Cargo.toml")
+  if [ "$WORKLOAD" = writer ]; then
+    "${cargo[@]}" -p lookupfs-reader || die "the build failed"
+    LOOKUP=$(realpath "$target/release/lookup")
+    return
+  fi
   # Two builds, so that what is measured has no feature that only tests need.
   "${cargo[@]}" -p lookupfs-fs -p lookupfs-reader || die "the build failed"
   "${cargo[@]}" -p lookupfs-tests --bin hdfs_alone || die "the build failed"
@@ -162,17 +180,22 @@ random_file() { # NAME MIB
   dd if=/dev/urandom of="$WORK/data/$1" bs=1M count="$2" status=none
 }
 
-make_rows() { # on the local disk, for `point`
+make_rows() { # on the local disk, for `point` and `get-scan`
   local rows=1000000
   if [ "$QUICK" = 1 ]; then rows=100000; fi
   tell "writing two Parquet files of $rows rows to $WORK/data"
   mkdir -p "$WORK/data"
+  if [ "$WORKLOAD" = get-scan ]; then
+    "$LOOKUP" sample "$WORK/data/key.parquet" --columns key --rows $rows >/dev/null
+    "$LOOKUP" sample "$WORK/data/key-40.parquet" --columns key --rows $rows --page-rows 40 >/dev/null
+    return
+  fi
   "$LOOKUP" sample "$WORK/data/narrow.parquet" --rows $rows >/dev/null
   "$LOOKUP" sample "$WORK/data/wide.parquet" --columns wide --rows $rows >/dev/null
 }
 
 make_data() { # on the local disk
-  if [ "$WORKLOAD" = point ]; then make_rows; return; fi
+  if [ "$WORKLOAD" != mounts ]; then make_rows; return; fi
   local warm=256 cold=3400 sequential=512 i
   FILES=10000
   if [ "$QUICK" = 1 ]; then warm=64 cold=800 sequential=128 FILES=3000; fi
@@ -199,8 +222,8 @@ start_hdfs() {
   export HADOOP_CONF_DIR
   tell "Hadoop $("$MINIHDFS" version) is up; putting the data into it"
   "$MINIHDFS" fs -mkdir /bench
-  if [ "$WORKLOAD" = point ]; then
-    "$MINIHDFS" fs -put "$WORK/data/narrow.parquet" "$WORK/data/wide.parquet" /bench
+  if [ "$WORKLOAD" != mounts ]; then
+    "$MINIHDFS" fs -put "$WORK"/data/*.parquet /bench
     return
   fi
   "$MINIHDFS" fs -put "$WORK/data/warm.bin" "$WORK/data/cold.bin" "$WORK/data/sequential.bin" "$WORK/data/rows" /bench
@@ -222,7 +245,7 @@ mount_all() {
   # The daemon `fresh`, and rclone, come and go by this script.
   export BENCH_WORK=$WORK BENCH_LOOKUPFS=$LOOKUPFS BENCH_RCLONE=''
   mkdir -p "$WORK/mnt-fresh"
-  if [ "$WORKLOAD" = point ]; then
+  if [ "$WORKLOAD" != mounts ]; then
     tell "mounting $BENCH_SOURCE on $MOUNTS mount points of one daemon"
     mount_on main '' "${all[@]}"
     for i in "${all[@]}"; do PASS+=(--mount "$i"); done
@@ -264,12 +287,14 @@ find_peers() {
 
 run_bench() {
   tell "measuring"
+  if [ "$WORKLOAD" != writer ]; then PASS+=(--lookupfs "$LOOKUPFS"); fi
   if [ "$WORKLOAD" = mounts ]; then
-    PASS+=(--native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
+    PASS+=(--local "$WORK/data" --native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
       --fresh-mount "$WORK/mnt-fresh" --fresh-command "$HERE/bench/fresh.sh" --audit "$MINIHDFS")
   fi
+  if [ "$WORKLOAD" = point ]; then PASS+=(--local "$WORK/data"); fi
   # In the background, so that a signal is answered at once and not when it has ended.
-  "$LOOKUP" bench "$WORKLOAD" "${PASS[@]}" --local "$WORK/data" --lookupfs "$LOOKUPFS" "${MORE[@]}" &
+  "$LOOKUP" bench "$WORKLOAD" "${PASS[@]}" "${MORE[@]}" &
   BENCH_PID=$!
   local code=0
   wait "$BENCH_PID" || code=$?
@@ -282,6 +307,12 @@ main() {
   trap 'finish $?' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
+  if [ "$WORKLOAD" = writer ]; then
+    build
+    BEGAN=$SECONDS
+    run_bench
+    return
+  fi
   check_host
   build
   BEGAN=$SECONDS

@@ -6,8 +6,11 @@
 
 mod cell;
 mod chart;
+mod cpu;
 mod error;
 mod findings;
+mod get_scan;
+mod load;
 mod mounts;
 mod native;
 mod page;
@@ -19,14 +22,18 @@ mod random;
 mod report;
 mod statistics;
 mod target;
+mod values;
+mod writer;
 
 pub use cell::{Cell, SideSummary};
 pub use error::BenchError;
 pub use findings::{Count, Skipped, Verdict};
+pub use get_scan::{GetScanOptions, run as get_scan};
 pub use mounts::{MountsOptions, run as mounts};
 pub use native::answer_locally;
 pub use point::{PointOptions, run as point};
 pub use pread::Run;
 pub use report::Report;
 pub use statistics::Estimate;
-pub use target::{Bound, Outcome, POINT_TARGETS, TARGETS, Target};
+pub use target::{Bound, GET_SCAN_TARGETS, Outcome, POINT_TARGETS, TARGETS, Target, WRITER_TARGETS};
+pub use writer::{WriterOptions, WrittenColumn, run as writer, write_once};

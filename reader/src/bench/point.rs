@@ -4,7 +4,6 @@
 //! Owns what is given ([`PointOptions`]), the names of the files, and the conditions. Refuses nothing that is missing: it is
 //! skipped, and the report says why. Called by the command line.
 
-mod load;
 mod sides;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::cell::{Cell, Condition, Side};
 use super::error::{BenchError, Result};
 use super::findings::Findings;
+use super::load::{Load, drive};
 use super::program;
 use super::random::Random;
 use super::report::{About, Report};
@@ -19,7 +19,6 @@ use super::statistics;
 use crate::row::{RowId, RowRange};
 use crate::sample::{self, Shape};
 use crate::table::{OpenOptions, Projection, Table};
-use load::{Load, drive};
 use sides::OnMounts;
 
 /// An INT64 `id` and a KiB of BINARY `payload`, uncompressed, as `lookup sample` writes them.
@@ -242,23 +241,23 @@ impl Session<'_> {
         let (file, rows_in_file) = (&given.file, given.rows);
         let mut sides = vec![
             Side::new(CRATE, move |rows: &[u64]| {
-                drive(once, rows, &|rows| {
+                drive(once, rows, &|_, rows| {
                     sides::by_crate(file, None, rows_in_file, rows)
                 })
             }),
             Side::new(CRATE_KEPT, {
                 let metadata = metadata.clone();
                 move |rows: &[u64]| {
-                    drive(once, rows, &|rows| {
+                    drive(once, rows, &|_, rows| {
                         sides::by_crate(file, Some(&metadata), rows_in_file, rows)
                     })
                 }
             }),
             Side::new(OPENED, move |rows: &[u64]| {
-                drive(often, rows, &|rows| sides::opened(file, given.options, rows))
+                drive(often, rows, &|_, rows| sides::opened(file, given.options, rows))
             }),
             Side::new(KEPT, move |rows: &[u64]| {
-                drive(often, rows, &|rows| sides::kept(given.table, rows))
+                drive(often, rows, &|_, rows| sides::kept(given.table, rows))
             }),
         ];
         // Peers are slow, and judged in one condition.
@@ -272,7 +271,7 @@ impl Session<'_> {
             let name_of_file = file.file;
             sides.push(Side::new(peer_side(name), move |rows: &[u64]| {
                 let file = OnMounts::new(mounts, name_of_file);
-                drive(once, rows, &|rows| {
+                drive(once, rows, &|_, rows| {
                     sides::by_crate(&file, None, rows_in_file, rows)
                 })
             }));
@@ -306,10 +305,10 @@ impl Session<'_> {
         let file = std::fs::metadata(given.local).map_err(|error| BenchError::file(given.local, error))?;
         let len = file.len();
         let limit = Side::new(LIMIT, move |rows: &[u64]| {
-            drive(load, rows, &|rows| sides::limit(given.local, len, rows))
+            drive(load, rows, &|_, rows| sides::limit(given.local, len, rows))
         });
         let ours = Side::new(OPENED, move |rows: &[u64]| {
-            drive(load, rows, &|rows| {
+            drive(load, rows, &|_, rows| {
                 sides::opened(&given.file, given.options, rows).map(|_| 0)
             })
         });

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cell::Cell;
+use super::error::BenchError;
 use super::findings::{Count, Findings, Skipped, Verdict};
 
 /// What "cold" and "warm" mean in a run of `mounts`.
@@ -50,7 +51,7 @@ pub(super) struct About<'a> {
 /// All of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// `mounts` or `point`.
+    /// `mounts`, `point`, `get-scan` or `writer`.
     pub workload: &'static str,
     /// Whether it was a quick run, with fewer pairs and less data.
     pub quick: bool,
@@ -92,6 +93,20 @@ impl Report {
             skipped: findings.skipped,
             counts: findings.counts,
             cells: findings.cells,
+        }
+    }
+
+    /// Fails where a lookup did, or brought another value than the other sides.
+    ///
+    /// # Errors
+    /// With the number of them; the report itself names the sides.
+    pub fn check_values(&self) -> Result<(), BenchError> {
+        let sides = self.cells.iter().flat_map(|cell| &cell.sides);
+        match sides.map(|side| side.errors).sum::<u64>() {
+            0 => Ok(()),
+            errors => Err(BenchError::Invalid(format!(
+                "{errors} lookups failed or brought other values than the other sides; the report says where"
+            ))),
         }
     }
 
@@ -193,4 +208,45 @@ fn machine(load_before: f64) -> Value {
         "load_before": load_before,
         "load_after": load(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cell::{Condition, Side};
+    use super::super::pread::Run;
+    use super::*;
+
+    #[test]
+    fn a_wrong_value_while_it_is_timed_fails_the_run() {
+        let report = |errors| {
+            let run = Run {
+                seconds: 1.0,
+                operations: 1,
+                errors,
+                ..Run::default()
+            };
+            let condition = Condition {
+                name: "test",
+                size_bytes: 0,
+                threads: 1,
+            };
+            let sides = vec![Side::new("ours", move |_| Ok(run.clone()))];
+            let findings = Findings {
+                cells: vec![condition.measure(sides, &[vec![], vec![]], 1).unwrap()],
+                ..Findings::default()
+            };
+            let about = About {
+                workload: "test",
+                quick: false,
+                pairs: 2,
+                seed: 1,
+                daemon: None,
+                conditions: &[],
+            };
+            Report::new(about, findings, 0.0)
+        };
+        assert!(report(0).check_values().is_ok());
+        let said = report(3).check_values().unwrap_err().to_string();
+        assert!(said.starts_with("6 lookups failed"), "{said}");
+    }
 }

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::bench::{self, BenchError, MountsOptions, PointOptions, Report};
+use crate::bench::{
+    self, BenchError, GetScanOptions, MountsOptions, PointOptions, Report, WriterOptions, WrittenColumn,
+};
 
 /// Pairs of each comparison, where nobody says otherwise.
 const PAIRS: usize = 15;
@@ -32,6 +34,33 @@ enum Workload {
     ///
     /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
     Point(Box<PointArgs>),
+    /// One row by its key, against a scan of one row by the parquet crate, pruned by bounds and filtered by the key.
+    ///
+    /// It reads key.parquet and key-40.parquet below each mount, as `lookup sample --columns key` writes them with seed 0, the
+    /// second with --page-rows 40; what is not there is skipped, and the report says why. Every value is compared once before
+    /// anything is timed.
+    ///
+    /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
+    GetScan(Box<GetScanArgs>),
+    /// What size statistics cost when INT64, STRING and LIST columns are written: times, and the share of instructions.
+    ///
+    /// It needs no mount and no file. Instructions are counted by valgrind's callgrind; without it the verdicts are skipped, and
+    /// the report says so. What is written is read back once before anything is timed.
+    ///
+    /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
+    Writer(Box<WriterArgs>),
+    /// Write a column of rows into memory once, with size statistics of data pages, for callgrind.
+    #[command(hide = true)]
+    WriteOnce {
+        /// int64, string or list.
+        column: WrittenColumn,
+        /// How many.
+        #[arg(long)]
+        rows: usize,
+        /// What the values follow from.
+        #[arg(long)]
+        seed: u64,
+    },
     /// Answer requests of --native from a local directory, on stdin and stdout: to try a run without HDFS.
     Local {
         /// The directory that paths are relative to.
@@ -122,6 +151,53 @@ struct PointArgs {
     report: Option<PathBuf>,
 }
 
+#[derive(Debug, clap::Args)]
+struct GetScanArgs {
+    /// A mount point, or a directory; repeat it for mounts of the same source, over which data pages are spread.
+    #[arg(long, value_name = "DIR", required = true)]
+    mount: Vec<PathBuf>,
+    /// The program lookupfs, which is asked for the daemon's options (`stats MOUNTPOINT --json`).
+    #[arg(long, value_name = "PROGRAM")]
+    lookupfs: Option<PathBuf>,
+    /// Fewer pairs and shorter runs; verdicts may be undecided.
+    #[arg(long)]
+    quick: bool,
+    /// Pairs of each comparison; default 15, with --quick 5.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pairs: Option<u16>,
+    /// What keys and intervals follow from.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write the report with all raw samples to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report with charts to this file: one HTML page that needs no network.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct WriterArgs {
+    /// The program valgrind, which counts instructions.
+    #[arg(long, value_name = "PROGRAM", default_value = "valgrind")]
+    valgrind: PathBuf,
+    /// Fewer pairs and shorter runs.
+    #[arg(long)]
+    quick: bool,
+    /// Pairs of each comparison; default 15, with --quick 5.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pairs: Option<u16>,
+    /// What values and intervals follow from.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Write the report with all raw samples to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report with charts to this file: one HTML page that needs no network.
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
 fn peer(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, directory)) if !name.is_empty() && !directory.is_empty() => {
@@ -136,6 +212,9 @@ pub(super) fn run(args: BenchArgs) -> Result<(), BenchError> {
     match args.workload {
         Workload::Mounts(args) => mounts(*args),
         Workload::Point(args) => point(*args),
+        Workload::GetScan(args) => get_scan(*args),
+        Workload::Writer(args) => writer(*args),
+        Workload::WriteOnce { column, rows, seed } => bench::write_once(column, rows, seed),
         Workload::Local { directory } => {
             bench::answer_locally(&directory, io::stdin().lock(), io::stdout().lock())
         }
@@ -173,6 +252,36 @@ fn point(args: PointArgs) -> Result<(), BenchError> {
         seed: args.seed,
     };
     let report = bench::point(&options, &mut |part| eprintln!("lookup bench: {part}"))?;
+    finish(&report, args.json.as_deref(), args.report.as_deref())?;
+    report.check_values()
+}
+
+fn get_scan(args: GetScanArgs) -> Result<(), BenchError> {
+    let options = GetScanOptions {
+        mounts: args.mount,
+        lookupfs: args.lookupfs,
+        pairs: pairs(args.pairs, args.quick),
+        quick: args.quick,
+        seed: args.seed,
+    };
+    let report = bench::get_scan(&options, &mut |part| eprintln!("lookup bench: {part}"))?;
+    finish(&report, args.json.as_deref(), args.report.as_deref())?;
+    report.check_values()
+}
+
+fn writer(args: WriterArgs) -> Result<(), BenchError> {
+    let lookup = std::env::current_exe().map_err(|source| BenchError::File {
+        path: "lookup".into(),
+        source,
+    })?;
+    let options = WriterOptions {
+        valgrind: args.valgrind,
+        lookup,
+        pairs: pairs(args.pairs, args.quick),
+        quick: args.quick,
+        seed: args.seed,
+    };
+    let report = bench::writer(&options, &mut |part| eprintln!("lookup bench: {part}"))?;
     finish(&report, args.json.as_deref(), args.report.as_deref())
 }
 

@@ -334,8 +334,11 @@ fn length(ranges: &[Range<u64>]) -> u64 {
         .sum()
 }
 
-/// Cuts a list so that no part is longer than `bytes_max`, but for a single item.
+/// Cuts a list so that no part is longer than `bytes_max`, but for a single item, whose length nobody asks for then.
 fn batches<T>(items: Vec<T>, bytes_max: u64, bytes: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
+    if items.len() == 1 {
+        return vec![items];
+    }
     let mut all: Vec<Vec<T>> = Vec::new();
     let mut sum = 0u64;
     for item in items {
@@ -365,5 +368,6 @@ mod tests {
         );
         assert_eq!(cut(&[0, 0, 0]), [vec![0, 0, 0]]);
         assert!(cut(&[]).is_empty());
+        assert_eq!(batches(vec![7], 10, |_| unreachable!()), [[7]]);
     }
 }

@@ -8,17 +8,16 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt64Type};
-use arrow_array::{Array, Int64Array, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::types::Int64Type;
+use arrow_array::{Int64Array, RecordBatch};
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection,
 };
 use parquet::file::metadata::PageIndexPolicy;
 
 use super::super::error::{BenchError, Result};
-use super::super::pread::check;
 use super::super::random::mix;
+use super::super::values::sum_of_values;
 use crate::mounts::Target;
 use crate::row::RowId;
 use crate::table::{OpenOptions, Projection, Table};
@@ -139,7 +138,7 @@ pub(super) fn limit(path: &Path, len: u64, rows: &[u64]) -> Result<u64> {
     Ok(0)
 }
 
-/// A sum over the values, in any order of rows: the whole of numbers, length and both ends of bytes. Where there is a column
+/// A sum over the values, in any order of rows. Where there is a column
 /// `id` it says which row it is, and must say so of each.
 fn sum(batch: &RecordBatch, rows: &[u64]) -> Result<u64> {
     if batch.num_rows() != rows.len() {
@@ -149,28 +148,7 @@ fn sum(batch: &RecordBatch, rows: &[u64]) -> Result<u64> {
             rows.len()
         )));
     }
-    let mut total = 0u64;
-    for column in batch.columns() {
-        total = total.wrapping_add(match column.data_type() {
-            DataType::Int64 => column
-                .as_primitive::<Int64Type>()
-                .iter()
-                .flatten()
-                .fold(0, |sum, value| sum_of(sum, value as u64)),
-            DataType::UInt64 => column
-                .as_primitive::<UInt64Type>()
-                .iter()
-                .flatten()
-                .fold(0, sum_of),
-            DataType::Binary => column
-                .as_binary::<i32>()
-                .iter()
-                .flatten()
-                .fold(0, |sum, value| sum_of(sum, value.len() as u64 ^ check(value))),
-            // Of the others: how many are there.
-            _ => (column.len() - column.null_count()) as u64,
-        });
-    }
+    let total = sum_of_values(batch);
     let ids = batch
         .column_by_name("id")
         .or_else(|| batch.column_by_name("c00"))
@@ -182,8 +160,4 @@ fn sum(batch: &RecordBatch, rows: &[u64]) -> Result<u64> {
             "another row than the one asked for came".into(),
         )),
     }
-}
-
-fn sum_of(sum: u64, value: u64) -> u64 {
-    sum.wrapping_add(mix(value))
 }

@@ -1,15 +1,15 @@
 //! Lookups from many threads, closed-loop: each thread sends its next request when it has the rows of the last.
 //!
 //! Owns the clock round them: threads stand at a barrier before it starts. Every request's rows enter a sum that all sides of a
-//! round must agree on. Called by `point.rs`.
+//! round must agree on. Called by every measurement of lookups.
 
 use std::sync::Barrier;
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-use super::super::error::{BenchError, Result};
-use super::super::pread::{self, Run};
+use super::error::{BenchError, Result};
+use super::pread::{self, Run};
 
 /// How a side is driven.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,18 @@ pub(super) struct Load {
     pub(super) repeats: usize,
 }
 
+/// Where a thread is in its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Which of the threads, from 0 on.
+    pub(super) thread: usize,
+    /// How often it has done all of its requests before. Only the rows of the first time are compared between sides.
+    pub(super) repeat: usize,
+}
+
+/// Looks the rows of a request up, and gives the sum of what came.
+pub(super) type LookUp<'a> = &'a (dyn Fn(Turn, &[u64]) -> Result<u64> + Sync);
+
 struct Part {
     began: Instant,
     ended: Instant,
@@ -28,12 +40,8 @@ struct Part {
     run: Run,
 }
 
-/// Sends the rows in requests; `look_up` gives the sum of what came.
-pub(super) fn drive(
-    load: Load,
-    rows: &[u64],
-    look_up: &(dyn Fn(&[u64]) -> Result<u64> + Sync),
-) -> Result<Run> {
+/// Sends the rows in requests.
+pub(super) fn drive(load: Load, rows: &[u64], look_up: LookUp<'_>) -> Result<Run> {
     let requests: Vec<&[u64]> = rows.chunks(load.rows_a_request.max(1)).collect();
     let shares: Vec<&[&[u64]]> = requests
         .chunks(requests.len().div_ceil(load.threads).max(1))
@@ -42,9 +50,10 @@ pub(super) fn drive(
     let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
         let threads: Vec<_> = shares
             .into_iter()
-            .map(|share| {
+            .enumerate()
+            .map(|(thread, share)| {
                 let barrier = &barrier;
-                scope.spawn(move || run_share(load, share, look_up, barrier))
+                scope.spawn(move || run_share(load, (thread, share), look_up, barrier))
             })
             .collect();
         let died = |_| Err(BenchError::Invalid("a thread of lookups panicked".into()));
@@ -73,8 +82,8 @@ pub(super) fn drive(
 
 fn run_share(
     load: Load,
-    requests: &[&[u64]],
-    look_up: &(dyn Fn(&[u64]) -> Result<u64> + Sync),
+    (thread, requests): (usize, &[&[u64]]),
+    look_up: LookUp<'_>,
     barrier: &Barrier,
 ) -> Result<Part> {
     let latencies = pread::latencies();
@@ -86,7 +95,7 @@ fn run_share(
     for repeat in 0..load.repeats.max(1) {
         for rows in requests {
             let sent = Instant::now();
-            match look_up(rows) {
+            match look_up(Turn { thread, repeat }, rows) {
                 // The same rows again must sum up to the same; only once do they count for the comparison of sides.
                 Ok(sum) if repeat == 0 => run.checksum = run.checksum.wrapping_add(sum),
                 Ok(_) => {}
@@ -120,7 +129,8 @@ mod tests {
             rows_a_request: 4,
             repeats: 3,
         };
-        let run = drive(load, &rows, &|rows| {
+        let run = drive(load, &rows, &|turn, rows| {
+            assert!(turn.thread < 7 && turn.repeat < 3);
             asked.fetch_add(rows.iter().sum(), Ordering::Relaxed);
             match rows.contains(&50) {
                 true => Err(BenchError::Invalid("told to".into())),
