@@ -87,14 +87,16 @@ for part in jars conf process audit; do
 done
 
 check_ports() { # every port that the instance is going to bind
-  local i port uses=()
+  local i port uses=() tries=0
   for ((i = 0; i <= HA; i++)); do uses+=("$(nn_rpc $i) nn$i's RPC" "$(nn_http $i) nn$i's HTTP"); done
   for ((i = 0; i < N; i++)); do
     port=$(dn_port $i)
     uses+=("$port dn$i's transfer" "$((port + 1)) dn$i's IPC" "$((port + 2)) dn$i's HTTP")
   done
   for port in "${uses[@]}"; do
-    if listens "${port%% *}"; then
+    # One that was killed a moment ago may hold its ports until the kernel is done with it.
+    while listens "${port%% *}" && ((++tries <= 15)); do sleep 0.2; done
+    if ((tries > 15)); then
       die "port ${port%% *} (${port#* }) is in use; set MINIHDFS_PORT to another base than $BASE"
     fi
   done
