@@ -20,6 +20,7 @@ use crate::warm::WarmRequest;
 
 pub mod connection;
 pub mod daemons;
+pub mod listener;
 
 /// Longest line that is read.
 const LINE_BYTES_MAX: u64 = 4 << 20;
@@ -84,6 +85,8 @@ pub fn mount_namespace() -> Option<String> {
 /// What a daemon answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
+    /// The request to mount has been read, and is being worked at; another answer follows.
+    Mounting,
     /// Done: every mount point answers.
     Mounted,
     /// The counters.
@@ -225,7 +228,7 @@ pub fn ask_each<T>(
     patience: Duration,
     mut on_answer: impl FnMut(Answer) -> ControlFlow<T>,
 ) -> io::Result<T> {
-    let stream = UnixStream::connect(socket)?;
+    let stream = listener::connect(socket)?;
     stream.set_write_timeout(Some(LINE_WAIT))?;
     stream.set_read_timeout(Some(patience))?;
     send(&stream, request)?;
@@ -249,11 +252,29 @@ impl Conversation {
     /// # Errors
     /// As [`ask`].
     pub fn open(socket: &Path, patience: Duration) -> io::Result<Conversation> {
-        let stream = UnixStream::connect(socket)?;
+        let stream = listener::connect(socket)?;
         stream.set_read_timeout(Some(patience))?;
         Ok(Conversation {
             lines: BufReader::new(stream),
         })
+    }
+
+    /// From now on each line of the daemon may take `patience`.
+    ///
+    /// # Errors
+    /// As the socket says.
+    pub fn wait_for_each(&self, patience: Duration) -> io::Result<()> {
+        self.lines.get_ref().set_read_timeout(Some(patience))
+    }
+
+    /// Sends one line, which the daemon may take as long to take as it may to say one.
+    ///
+    /// # Errors
+    /// As the socket says.
+    pub fn say<T: Serialize>(&self, message: &T) -> io::Result<()> {
+        let stream = self.lines.get_ref();
+        stream.set_write_timeout(stream.read_timeout()?)?;
+        send(stream, message)
     }
 
     /// The side that sends, for another thread.
@@ -287,6 +308,11 @@ pub fn broke_off(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof
     )
+}
+
+/// Whether an error of [`ask`] says that a daemon listens and stays silent.
+pub fn is_silence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Listens on `socket`, which the caller owns by the daemon's lock.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::accept::accept_all;
-use crate::control::{DaemonFiles, MountRequest, mount_namespace};
+use crate::control::{DaemonFiles, MountRequest, listener, mount_namespace};
 use crate::filesystem::{Filesystem, Shared};
 use crate::launch;
 use crate::message::one_line;
@@ -49,8 +49,9 @@ mod answering;
 const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
 /// How long ending waits for readers of a detached mount.
 const END_GRACE: Duration = Duration::from_secs(5);
-/// Control connections served at once; more wait.
-const CONNECTIONS_MAX: usize = 32;
+/// Control connections served at once; more wait. Each mount that waits for its source is one, and whoever asks behind
+/// them takes the daemon for silent.
+const CONNECTIONS_MAX: usize = 128;
 /// Of those, `lookupfs warm`s: they stay for long, and must not keep others from mounting.
 const WARMS_MAX: usize = 8;
 /// Share of the memory for pages that statuses and listings may have beside it.
@@ -443,7 +444,7 @@ pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> 
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(DaemonLock(lock)),
-            Err((_, errno)) if start.elapsed() > NAME_WAIT || UnixStream::connect(&files.socket).is_ok() => {
+            Err((_, errno)) if start.elapsed() > NAME_WAIT || listener::connect(&files.socket).is_ok() => {
                 return Err(format!(
                     "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
                 ));

@@ -1,18 +1,23 @@
 //! `lookupfs mount` without `--foreground`: finds the daemon, or starts one, and hands the request over.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::control::{self, Answer, DaemonFiles, MountRequest, Request, StatsRequest, daemons};
+use crate::control::{
+    self, Answer, Conversation, DaemonFiles, MountRequest, Request, StatsRequest, daemons, listener,
+};
 use crate::stats::Stats;
 
 /// How long a new daemon may take until it listens.
 const START_WAIT: Duration = Duration::from_secs(15);
+/// How long a daemon may take to say that it has the request: its event loop does so, whatever the sources do.
+const HEARD_WAIT: Duration = Duration::from_secs(3);
 /// Between two looks at a starting daemon.
 const START_POLL: Duration = Duration::from_millis(5);
 /// How long a daemon that says that it is ending may take: it waits for readers of its mounts, and for a mount under way.
@@ -31,8 +36,8 @@ pub const DEFAULT_DAEMON: &str = "default";
 pub fn daemon_for(request: &MountRequest) -> Result<String, String> {
     if request.daemon.cache_dir.is_some() {
         // One that does not answer has nothing to share; whoever needs its directory hears of its lock.
-        let daemons = daemons::ask_all(&StatsRequest::default())?;
         let has_it = |stats: &Stats| stats.options.cache_dir == request.daemon.cache_dir;
+        let daemons = daemons::ask_until(&StatsRequest::default(), has_it)?;
         if let Some((_, stats)) = daemons.answered.iter().find(|(_, stats)| has_it(stats)) {
             return Ok(stats.daemon.clone());
         }
@@ -51,9 +56,7 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
     let (begun, mut broken_off) = (Instant::now(), 0);
     loop {
         make_sure_of_a_daemon(name, &files, request)?;
-        let asked = Request::Mount(Box::new(request.clone()));
-        let answer = control::ask(&files.socket, &asked, patience);
-        match answer {
+        match ask(files.socket.as_path(), request, patience) {
             Ok(Answer::Mounted) => return Ok(()),
             Ok(Answer::Failed(reason)) => return Err(reason),
             Ok(Answer::Ending) if begun.elapsed() < ENDING_WAIT => pause(),
@@ -67,8 +70,16 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
                     files.log.display()
                 ));
             }
-            Ok(Answer::Stats(_) | Answer::Warming) => {
+            Ok(Answer::Stats(_) | Answer::Warming | Answer::Mounting) => {
                 return Err("the daemon answered something else; is it another version?".into());
+            }
+            Err(error) if control::is_silence(&error) => {
+                return Err(format!(
+                    "{}: {error}; it is stopped, hangs, or has too much to do (its log: {}); \
+                     let it go on or kill it, or start another with --daemon NAME",
+                    listener::shown(&files.socket),
+                    files.log.display()
+                ));
             }
             Err(error) => {
                 let log = files.log.display();
@@ -80,8 +91,36 @@ pub fn mount(name: &str, request: &MountRequest) -> Result<(), String> {
     }
 }
 
+/// Sends the request and waits for what came of it: a daemon that runs says at once that it is at work, and from then on
+/// it has `patience`.
+fn ask(socket: &Path, request: &MountRequest, patience: Duration) -> io::Result<Answer> {
+    let asked = Request::Mount(Box::new(request.clone()));
+    let mut conversation = Conversation::open(socket, HEARD_WAIT)?;
+    conversation
+        .say(&asked)
+        .map_err(|error| unheard(error, HEARD_WAIT))?;
+    match conversation
+        .receive()
+        .map_err(|error| unheard(error, HEARD_WAIT))?
+    {
+        Answer::Mounting => {}
+        other => return Ok(other),
+    }
+    conversation.wait_for_each(patience)?;
+    conversation.receive().map_err(|error| unheard(error, patience))
+}
+
+/// "Resource temporarily unavailable" is all that a socket says of a time that has run out.
+fn unheard(error: io::Error, waited: Duration) -> io::Error {
+    if control::is_silence(&error) {
+        let text = format!("no word within {} s", waited.as_secs());
+        return io::Error::new(io::ErrorKind::TimedOut, text);
+    }
+    error
+}
+
 /// Whether an error says that the daemon ended while it was asked.
-fn has_ended(error: &std::io::Error) -> bool {
+fn has_ended(error: &io::Error) -> bool {
     control::broke_off(error) || control::nobody_listens(error)
 }
 
@@ -89,7 +128,7 @@ fn has_ended(error: &std::io::Error) -> bool {
 /// those who mount another.
 fn make_sure_of_a_daemon(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<(), String> {
     let _lock = lock(files)?;
-    match UnixStream::connect(&files.socket) {
+    match listener::connect(&files.socket) {
         Err(error) if control::nobody_listens(&error) => {
             let mut daemon = start(name, files, request)?;
             wait_until_it_listens(files, &mut daemon)
@@ -139,7 +178,7 @@ fn start(name: &str, files: &DaemonFiles, request: &MountRequest) -> Result<Chil
 
 fn wait_until_it_listens(files: &DaemonFiles, daemon: &mut Child) -> Result<(), String> {
     let start = Instant::now();
-    while UnixStream::connect(&files.socket).is_err() {
+    while listener::connect(&files.socket).is_err() {
         let ended = daemon.try_wait().map_err(|error| error.to_string())?;
         if ended.is_some() || start.elapsed() > START_WAIT {
             let log = fs::read_to_string(&files.log).unwrap_or_default();

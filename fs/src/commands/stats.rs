@@ -1,6 +1,7 @@
 //! `lookupfs stats`: asks the daemons of this user, and prints what they say.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use super::{CommandError, failed};
 use crate::cli::StatsArgs;
@@ -25,9 +26,12 @@ pub fn stats(args: &StatsArgs) -> Result<(), CommandError> {
             count: count as usize,
         }),
     };
-    let mut daemons = daemons::ask_all(&request).map_err(CommandError::Failed)?;
-    if let Some(wanted) = &wanted {
-        let shows = |stats: &Stats| stats.mounts.iter().any(|mount| mount.mount_point == *wanted);
+    let shows = |stats: &Stats| {
+        let is_it = |wanted: &PathBuf| stats.mounts.iter().any(|mount| mount.mount_point == *wanted);
+        wanted.as_ref().is_some_and(is_it)
+    };
+    let mut daemons = daemons::ask_until(&request, shows).map_err(CommandError::Failed)?;
+    if wanted.is_some() {
         daemons.answered.retain(|(_, stats)| shows(stats));
     }
     match (&args.mount_point, daemons.answered.is_empty()) {

@@ -1,7 +1,8 @@
 //! Asking all daemons of this user at once: who runs, who serves a mount point, who does not answer.
 //!
-//! Owns the wait: one that is stopped or hangs costs the others nothing, and the caller [`PATIENCE`] once. Refuses to hide
-//! it: whoever looks for a daemon in vain hears of those that did not answer. Called by the commands.
+//! Owns the wait: one that is stopped or hangs costs the others nothing; whoever wants one daemon does not wait for it
+//! either, and whoever wants all waits [`PATIENCE`] once. Refuses to hide it: whoever looks for a daemon in vain hears of
+//! those that did not answer. Called by the commands.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Answer, Request, StatsRequest, ask, nobody_listens, sockets};
+use super::{Answer, Request, StatsRequest, ask, is_silence, listener, nobody_listens, sockets};
 use crate::stats::Stats;
 
 /// How long daemons may take to say their counters, which they have at hand.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+pub const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the daemons of this user said.
 #[derive(Debug, Default)]
@@ -32,11 +33,7 @@ impl Daemons {
             1 => String::new(),
             count => format!(" (and {} more)", count - 1),
         };
-        Some(format!(
-            "the daemon at {}{more} does not answer: {reason}; if it is stopped, `fuser {}` names its process",
-            socket.display(),
-            socket.display()
-        ))
+        Some(format!("{}{more}: {reason}", listener::shown(socket)))
     }
 
     /// Why no daemon was found for a mount point.
@@ -53,12 +50,27 @@ impl Daemons {
     }
 }
 
-/// Asks all daemons of this user for their counters, at once.
+/// Asks all daemons of this user for their counters, at once, and waits for each of them, [`PATIENCE`] at most.
 ///
 /// # Errors
 /// If the run directory cannot be read.
 pub fn ask_all(request: &StatsRequest) -> Result<Daemons, String> {
-    let sockets = sockets()?;
+    ask_until(request, |_| false)
+}
+
+/// As [`ask_all`], but waits for nobody any more once one has answered that `is_wanted`.
+///
+/// # Errors
+/// If the run directory cannot be read.
+pub fn ask_until(request: &StatsRequest, is_wanted: impl Fn(&Stats) -> bool) -> Result<Daemons, String> {
+    ask_each_of(sockets()?, request, is_wanted)
+}
+
+fn ask_each_of(
+    sockets: Vec<PathBuf>,
+    request: &StatsRequest,
+    is_wanted: impl Fn(&Stats) -> bool,
+) -> Result<Daemons, String> {
     let (send, receive) = mpsc::sync_channel(sockets.len());
     for (number, socket) in sockets.iter().enumerate() {
         let (send, socket, request) = (send.clone(), socket.clone(), request.clone());
@@ -70,9 +82,13 @@ pub fn ask_all(request: &StatsRequest) -> Result<Daemons, String> {
     }
     drop(send);
     let mut answers: Vec<Option<io::Result<Stats>>> = sockets.iter().map(|_| None).collect();
-    let end = Instant::now() + PATIENCE;
+    let (end, mut is_found) = (Instant::now() + PATIENCE, false);
     while let Ok((number, answer)) = receive.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        is_found = answer.as_ref().is_ok_and(&is_wanted);
         answers[number] = Some(answer);
+        if is_found {
+            break;
+        }
     }
     let mut daemons = Daemons::default();
     for (socket, answer) in sockets.into_iter().zip(answers) {
@@ -81,6 +97,8 @@ pub fn ask_all(request: &StatsRequest) -> Result<Daemons, String> {
             Some(Err(error)) if nobody_listens(&error) => {}
             Some(Err(error)) if is_silence(&error) => daemons.silent.push((socket, silence())),
             Some(Err(error)) => daemons.silent.push((socket, error.to_string())),
+            // It may yet answer.
+            None if is_found => {}
             None => daemons.silent.push((socket, silence())),
         }
     }
@@ -92,8 +110,8 @@ pub fn ask_all(request: &StatsRequest) -> Result<Daemons, String> {
 /// # Errors
 /// One sentence for people, where no daemon of this user is known to.
 pub fn daemon_of(mount_point: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
-    let mut daemons = ask_all(&StatsRequest::default())?;
     let serves = |stats: &Stats| stats.mounts.iter().any(|mount| mount.mount_point == mount_point);
+    let mut daemons = ask_until(&StatsRequest::default(), serves)?;
     match daemons.answered.iter().position(|(_, stats)| serves(stats)) {
         Some(at) => {
             let (socket, stats) = daemons.answered.swap_remove(at);
@@ -120,10 +138,66 @@ pub fn ask_one(socket: &Path, request: StatsRequest) -> io::Result<Stats> {
     }
 }
 
-fn is_silence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
 fn silence() -> String {
     format!("no answer within {} s", PATIENCE.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+    use crate::options::DaemonOptions;
+
+    fn stats(name: &str) -> Stats {
+        Stats {
+            daemon: name.to_owned(),
+            pid: 1,
+            version: String::new(),
+            uptime_s: 0.0,
+            options: DaemonOptions::default(),
+            mounts: Vec::new(),
+            kernel: Default::default(),
+            cache: Default::default(),
+            sources: Vec::new(),
+            at_reset: None,
+        }
+    }
+
+    #[test]
+    fn whoever_wants_one_daemon_does_not_wait_for_a_silent_one_and_whoever_wants_all_hears_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [silent, answers] = ["a.sock", "b.sock"].map(|name| directory.path().join(name));
+        // Takes connections, as the kernel does for a process that is stopped, and says nothing.
+        let _silent = UnixListener::bind(&silent).unwrap();
+        let listener = UnixListener::bind(&answers).unwrap();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                let answer = serde_json::to_string(&Answer::Stats(Box::new(stats("b")))).unwrap();
+                stream.write_all((answer + "\n").as_bytes()).unwrap();
+            }
+        });
+        let sockets = || vec![silent.clone(), answers.clone()];
+        let ask = |wanted: &'static str| {
+            ask_each_of(sockets(), &StatsRequest::default(), |stats| {
+                stats.daemon == wanted
+            })
+            .unwrap()
+        };
+        // Only somebody who has waited for all of [`PATIENCE`] calls a daemon silent.
+        let found = ask("b");
+        assert_eq!((found.answered.len(), found.silent.len()), (1, 0));
+        let all = ask("nobody");
+        assert_eq!(all.answered.len(), 1);
+        let (socket, reason) = &all.silent[0];
+        assert_eq!((socket, reason.as_str()), (&silent, "no answer within 2 s"));
+        let complaint = all.complaint().unwrap();
+        for word in [silent.to_str().unwrap(), &format!("(pid {})", std::process::id())] {
+            assert!(complaint.contains(word), "{complaint}");
+        }
+    }
 }

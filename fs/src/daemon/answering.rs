@@ -60,6 +60,8 @@ impl Daemon {
 
     async fn answer_mount(self: Arc<Self>, request: Box<MountRequest>, answers: Answers) -> Arc<LookAgain> {
         let look_again = Arc::new(LookAgain(self.mounts.clone()));
+        // At once: whoever asked knows then that somebody works, and may wait for the source.
+        let _ = answers.send(Answer::Mounting).await;
         let answer = self.mount_apart(request, look_again.clone()).await;
         // Who has gone is not told.
         let _ = answers.send(answer).await;
