@@ -95,8 +95,10 @@ impl InProcess {
 impl Drop for InProcess {
     fn drop(&mut self) {
         let path = self.point.path().canonicalize().unwrap();
-        self.runtime
-            .block_on(self.mounts.unmount(&[path], Duration::from_secs(5)));
+        self.runtime.block_on(
+            self.mounts
+                .unmount(&[path], "the test is over", Duration::from_secs(5)),
+        );
     }
 }
 
@@ -303,7 +305,7 @@ fn everybody_who_waits_hears_that_a_mount_has_gone() {
     let other = mount.runtime.spawn(async move { gone.changed().await });
     let path = mount.point.path().canonicalize().unwrap();
     let (paths, patience) = ([path], Duration::from_secs(60));
-    let unmounted = mount.mounts.unmount(&paths, patience * 60);
+    let unmounted = mount.mounts.unmount(&paths, "the test says so", patience * 60);
     mount.runtime.block_on(async {
         tokio::time::timeout(patience, unmounted)
             .await

@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
-use lookupfs_tests::{Daemon, program};
+use lookupfs_tests::{Daemon, program, wait_until};
 
 fn assert_fails(output: &Output, code: i32, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -86,6 +87,8 @@ fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
         "metadata_deadline=2",
     ];
     assert_fails(&daemon.lookupfs(&args), 1, &["hdfs://127.0.0.1:1", "hadoop_conf"]);
+    let says_why = || daemon.log().contains("ended: its first mount was not made");
+    assert!(wait_until(Duration::from_secs(20), says_why), "{}", daemon.log());
     // A listener that never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("hdfs://{}/x", silent.local_addr().unwrap());
@@ -116,7 +119,59 @@ fn a_busy_mount_point_is_refused_and_the_first_mount_stays() {
     assert_eq!(fs::read(point.join("f")).unwrap(), b"x");
     let other = daemon.new_mount_point();
     let differs = daemon.lookupfs(&["mount", &source, other.to_str().unwrap(), "-o", "memory=99m"]);
-    assert_fails(&differs, 1, &["memory", "--daemon"]);
+    let has = daemon.count("/options/memory").to_string();
+    assert_fails(&differs, 1, &["memory", &has, "--daemon"]);
+}
+
+#[test]
+fn options_that_mounts_of_one_source_share_are_refused_where_they_differ() {
+    let [directory, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [source, second] = [&directory, &other].map(|tree| format!("file://{}", tree.path().display()));
+    let mut daemon = Daemon::new();
+    daemon.mount(&second, "");
+    let first = daemon.mount(&source, "namenode_rate=5,deadline=20,metadata_deadline=4");
+    let point = daemon.new_mount_point();
+    let mount = |options: &str| daemon.lookupfs(&["mount", &source, point.to_str().unwrap(), "-o", options]);
+    for (differs, has) in [
+        ("namenode_rate=6", "namenode_rate=5"),
+        ("deadline=30", "deadline=20"),
+        ("metadata_deadline=4.5", "metadata_deadline=4"),
+    ] {
+        assert_fails(&mount(differs), 1, &[has, &source, "--daemon"]);
+        assert!(!is_mounted(&point));
+    }
+    let unmount = |path: &Path| {
+        daemon
+            .lookupfs(&["umount".as_ref(), path.as_os_str()])
+            .status
+            .success()
+    };
+    for agrees in ["namenode_rate=5", "deadline=10", ""] {
+        let output = mount(agrees);
+        assert!(output.status.success(), "{agrees}: {output:?}");
+        assert!(unmount(&point));
+    }
+    // What the log says is what holds, given or not.
+    let line = |path: &Path| {
+        let log = daemon.log();
+        let of_it = |line: &&str| line.contains(" mounted ") && line.contains(path.to_str().unwrap());
+        log.lines().rfind(of_it).unwrap().to_owned()
+    };
+    let last = line(&point);
+    for word in [
+        "deadline=20s",
+        "metadata_deadline=4s",
+        "namenode_rate=5",
+        "ttl=5s",
+    ] {
+        assert!(last.contains(word), "{word}: {last}");
+    }
+    // Once nobody shows the source, the next mount decides anew.
+    assert!(unmount(&first));
+    let output = mount("namenode_rate=6,deadline=30");
+    assert!(output.status.success(), "{output:?}");
+    assert!(line(&point).contains("namenode_rate=6"));
+    assert!(unmount(&point));
 }
 
 #[test]

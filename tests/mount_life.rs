@@ -1,6 +1,7 @@
 //! How daemons and their mounts come, share and go.
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -72,6 +73,47 @@ fn sigterm_unmounts_also_with_open_files() {
         0,
         "the directory below shows again"
     );
+}
+
+#[test]
+fn the_log_says_of_which_mount_it_speaks_and_why_one_went() {
+    let tree = Tree::new();
+    let path = tree.write("f", &pattern(1 << 20));
+    let mut daemon = Daemon::new();
+    let [first, second] = [(); 2].map(|()| daemon.mount(&tree.url(), ""));
+    let open = File::open(second.join("f")).unwrap();
+    fs::write(&path, b"another").unwrap();
+    let error = open.read_at(&mut [0; 16], 0).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ESTALE));
+    drop(open);
+    assert!(
+        daemon
+            .lookupfs(&["umount".as_ref(), first.as_os_str()])
+            .status
+            .success()
+    );
+    let pid = daemon.pid().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .arg(&pid)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let ended = || daemon.log().trim_end().ends_with("ended");
+    assert!(wait_until(Duration::from_secs(20), ended), "{}", daemon.log());
+    let log = daemon.log();
+    let has = |words: [&str; 3]| {
+        let is_it = |line: &str| words.iter().all(|word| line.contains(word));
+        assert!(log.lines().any(is_it), "{words:?} in {log}");
+    };
+    has(["answered an error", "mount=", second.to_str().unwrap()]);
+    has([
+        " unmounted ",
+        first.to_str().unwrap(),
+        "by a command, or by the kernel",
+    ]);
+    has([" unmounted ", second.to_str().unwrap(), "SIGTERM"]);
 }
 
 #[test]

@@ -448,16 +448,3 @@ fn a_mount_whose_client_gave_up_is_not_made() {
     );
     assert_eq!(daemon.stats()["mounts"].as_array().unwrap().len(), 2);
 }
-
-#[test]
-fn silent_clients_of_the_metrics_do_not_keep_a_scraper_out() {
-    let tree = Tree::new();
-    let port = free_port();
-    let mut daemon = Daemon::new();
-    daemon.mount(&tree.url(), &format!("metrics={port}"));
-    let silent: Vec<TcpStream> = (0..100)
-        .map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap())
-        .collect();
-    assert!(scrape(port).contains("lookupfs_uptime_seconds"));
-    drop(silent);
-}

@@ -79,6 +79,7 @@ pub fn mount(args: &MountArgs) -> Done {
         daemon: parsed.daemon,
         mount_namespace: control::mount_namespace(),
         given: parsed.given.into_iter().map(str::to_owned).collect(),
+        given_for_source: parsed.given_for_source.into_iter().map(str::to_owned).collect(),
     };
     if args.foreground {
         let name = args.daemon.as_deref().unwrap_or(launch::DEFAULT_DAEMON);

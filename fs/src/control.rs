@@ -72,6 +72,8 @@ pub struct MountRequest {
     pub daemon: DaemonOptions,
     /// The names of the daemon's options that were given; a running daemon must agree with those.
     pub given: Vec<String>,
+    /// The names of the source's options that were given; a source that is open must agree with those.
+    pub given_for_source: Vec<String>,
     /// Where whoever asks sees mounts; a daemon mounts where it sees them itself.
     pub mount_namespace: Option<String>,
 }

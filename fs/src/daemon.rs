@@ -33,11 +33,12 @@ use crate::control::{DaemonFiles, MountRequest, listener, mount_namespace};
 use crate::filesystem::{Filesystem, Shared};
 use crate::launch;
 use crate::message::one_line;
+use crate::metrics::crowd::Crowd;
 use crate::metrics::http;
 use crate::mount_point;
 use crate::mounts::{MountPlan, Mounts};
 use crate::open_files::OpenReport;
-use crate::options::{DEADLINE_MAX, DaemonOptions};
+use crate::options::{DEADLINE_MAX, DaemonOptions, MountOptions};
 use crate::owner::Ids;
 use crate::places;
 use crate::sources::{OpenSource, SourceKey, SourceName};
@@ -199,22 +200,27 @@ impl Daemon {
                 key.root.clone(),
                 root.clone(),
                 (request.options.ttl, request.options.owner),
-                OpenReport::new(request.options.passthrough),
+                OpenReport::new(request.options.passthrough, &plan.path),
             );
             if let Err(error) = self.mounts.mount(plan, filesystem, &self.runtime) {
                 // All or none: a host with half of its mounts looks healthy and is not.
-                self.runtime.block_on(self.mounts.unmount(&done, END_GRACE));
+                self.unmount_again(&done, "another mount point of the same command failed");
                 return Err(one_line(&error));
             }
-            tracing::info!(source = %plan.source, path = %plan.path.display(), "mounted");
+            note_mounted(plan, &source, &request.options);
             done.push(plan.path.clone());
         }
         if !is_wanted() {
-            tracing::info!("whoever asked has gone: unmounting again");
-            self.runtime.block_on(self.mounts.unmount(&done, END_GRACE));
+            tracing::info!(paths = ?done, "whoever asked has gone: unmounting again");
+            self.unmount_again(&done, "whoever asked for it has gone");
             return gone();
         }
         Ok(())
+    }
+
+    fn unmount_again(&self, paths: &[PathBuf], reason: &'static str) {
+        self.runtime
+            .block_on(self.mounts.unmount(paths, reason, END_GRACE));
     }
 
     /// Serves the control socket, and metrics where there is a listener for them, until the last mount has gone or a
@@ -236,7 +242,8 @@ impl Daemon {
             metrics.set_nonblocking(true)?;
             let metrics = tokio::net::TcpListener::from_std(metrics)?;
             let this = self.clone();
-            let serve = move |stream| http::serve(stream, this.clone().metrics());
+            let crowd = Crowd::new(http::SILENT_MAX);
+            let serve = move |stream| http::serve(stream, crowd.clone(), this.clone().metrics());
             tokio::spawn(accept_all(metrics, "metrics", http::CONNECTIONS_MAX, serve));
         }
         tracing::info!(
@@ -254,19 +261,25 @@ impl Daemon {
         let mut gone = self.mounts.watch_gone();
         let first_mount = tokio::time::sleep(FIRST_MOUNT_WAIT);
         tokio::pin!(first_mount);
-        loop {
+        let signal = loop {
             tokio::select! {
-                _ = terminate.recv() => break tracing::info!("SIGTERM: taking all mounts down"),
-                _ = interrupt.recv() => break tracing::info!("SIGINT: taking all mounts down"),
+                _ = terminate.recv() => break "SIGTERM",
+                _ = interrupt.recv() => break "SIGINT",
                 _ = hangup.recv() => self.forget_metadata(),
                 _ = gone.changed() => if self.end_if_idle() {
                     self.write_what_waits().await;
-                    tracing::info!("ended: the last mount has gone");
+                    let never = "ended: its first mount was not made";
+                    let last = "ended: the last mount has gone";
+                    tracing::info!("{}", if self.mounts.has_had_one() { last } else { never });
                     return Ok(());
                 },
-                () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() { return Ok(()) },
+                () = &mut first_mount, if !first_mount.is_elapsed() => if self.end_if_idle() {
+                    tracing::info!("ended: no mount came within {} s", FIRST_MOUNT_WAIT.as_secs());
+                    return Ok(());
+                },
             }
-        }
+        };
+        tracing::info!("{signal}: taking all mounts down");
         self.is_ending.store(true, Ordering::SeqCst);
         // A mount that is being made is waited for, so that it is taken down with the others.
         drop(tokio::task::block_in_place(|| {
@@ -278,7 +291,7 @@ impl Daemon {
             .iter()
             .map(|mounted| mounted.path.clone())
             .collect();
-        self.mounts.unmount(&paths, END_GRACE).await;
+        self.mounts.unmount(&paths, signal, END_GRACE).await;
         self.write_what_waits().await;
         tracing::info!("ended");
         Ok(())
@@ -325,17 +338,6 @@ impl Daemon {
 
     /// The options that the request gives for the daemon must be those that it has.
     fn agree(&self, request: &MountRequest) -> Result<(), String> {
-        let (have, want) = (&self.options, &request.daemon);
-        let differs = |name: &str| match name {
-            "memory" => have.memory != want.memory,
-            "page_size" => have.page_size != want.page_size,
-            "max_inflight" => have.max_inflight != want.max_inflight,
-            "log" => have.log != want.log,
-            "cache_dir" => have.cache_dir != want.cache_dir,
-            "cache_size" => have.cache_size != want.cache_size,
-            "metrics" => have.metrics != want.metrics,
-            _ => false,
-        };
         // It would say that it has mounted, and whoever asked would see an empty directory.
         if let (Some(own), Some(theirs)) = (mount_namespace(), &request.mount_namespace)
             && own != *theirs
@@ -347,13 +349,18 @@ impl Daemon {
                 std::process::id()
             ));
         }
-        match request.given.iter().find(|name| differs(name)) {
-            Some(name) => Err(format!(
-                "the daemon {} runs with another {name}; leave it out, or start another daemon with --daemon NAME",
-                self.name
-            )),
-            None => Ok(()),
+        for name in &request.given {
+            let (have, want) = (self.options.shown(name), request.daemon.shown(name));
+            if have != want {
+                let have = have.unwrap_or_else(|| "its default".to_owned());
+                return Err(format!(
+                    "option {name}: the daemon {} runs with another {name}, {have}; \
+                     leave it out, or start another daemon with --daemon NAME",
+                    self.name
+                ));
+            }
         }
+        Ok(())
     }
 
     /// Closes the sources that no mount shows any more: each keeps a namespace, and a local one its directory open.
@@ -372,7 +379,15 @@ impl Daemon {
     fn source(&self, name: &SourceName, request: &MountRequest) -> Result<Arc<OpenSource>, String> {
         let mut sources = self.sources.lock();
         if let Some(open) = sources.get(name) {
-            return Ok(open.clone());
+            let mounts = self.mounts.list();
+            let is_shown = mounts
+                .iter()
+                .any(|mounted| mounted.filesystem.shows(&open.namespace));
+            // One that nobody shows and nobody mounts either, as after a mount that failed, is opened anew.
+            if is_shown || Arc::strong_count(open) > 1 {
+                open.agree(&request.options, &request.given_for_source)?;
+                return Ok(open.clone());
+            }
         }
         let _inside = self.runtime.enter();
         let open = OpenSource::new(name, &request.options, self.answers.clone(), Clock::system())?;
@@ -407,6 +422,27 @@ impl Daemon {
             }
         }
     }
+}
+
+/// The line of the log about a new mount: what it has, be it given, a default, or its source's.
+fn note_mounted(plan: &MountPlan, source: &OpenSource, options: &MountOptions) {
+    let (deadline, metadata_deadline) = source.deadlines(options);
+    tracing::info!(
+        source = %plan.source,
+        path = %plan.path.display(),
+        ttl = ?options.ttl.positive,
+        negative_ttl = ?options.ttl.negative,
+        immutable = ?options.ttl.immutable,
+        ?deadline,
+        ?metadata_deadline,
+        namenode_rate = source.rate(),
+        allow_other = options.allow_other,
+        default_permissions = options.default_permissions,
+        passthrough = options.passthrough,
+        user = options.user.as_deref(),
+        hadoop_conf = ?options.hadoop_conf,
+        "mounted"
+    );
 }
 
 /// What to do about a source that cannot be mounted, where its own message does not say it.

@@ -188,6 +188,7 @@ fn finish<T>(filesystem: &Filesystem, operation: &str, result: Result<T>) -> Res
             filesystem.counters().errors.add_one();
             if let Some(held_back) = filesystem.log_limit.admit(Instant::now()) {
                 tracing::warn!(
+                    mount = %filesystem.open_report.mount_point().display(),
                     operation,
                     errno = errno.raw(),
                     held_back,
@@ -203,6 +204,7 @@ fn finish<T>(filesystem: &Filesystem, operation: &str, result: Result<T>) -> Res
 fn panicked(filesystem: &Filesystem, operation: &str) -> Errno {
     filesystem.counters().panics.add_one();
     tracing::error!(
+        mount = %filesystem.open_report.mount_point().display(),
         operation,
         "a handler panicked; please report this with the lines above"
     );

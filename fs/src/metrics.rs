@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::stats::Stats;
 
+pub mod crowd;
 pub mod http;
 pub mod samples;
 pub mod table;

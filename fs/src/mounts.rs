@@ -1,8 +1,8 @@
 //! The mounts of one daemon: made together, watched, taken down together.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +45,20 @@ pub struct Mounted {
     pub filesystem: Arc<Filesystem>,
     /// The kernel's device number for it, where it could be learned.
     pub device: Option<String>,
+    /// Why this daemon takes it down, where it does.
+    going: OnceLock<&'static str>,
+}
+
+impl Mounted {
+    /// umount(8), `lookupfs umount` and an abort look the same from here.
+    fn note_end(&self, ended: &std::io::Result<()>) {
+        let path = self.path.display();
+        let reason = self.going.get().unwrap_or(&"by a command, or by the kernel");
+        match ended {
+            Ok(()) => tracing::info!(%path, reason, "unmounted"),
+            Err(error) => tracing::warn!(%path, reason, %error, "the mount has ended"),
+        }
+    }
 }
 
 /// How one mount is to be made.
@@ -69,6 +83,8 @@ struct Up {
     mounts: Vec<Arc<Mounted>>,
     /// What the kernel asked of mounts that have gone.
     gone: CounterValues,
+    /// Mounts that have come up since the start.
+    made: u64,
 }
 
 /// The mounts that are up.
@@ -83,6 +99,11 @@ impl Mounts {
     /// The mounts that are up.
     pub fn list(&self) -> Vec<Arc<Mounted>> {
         self.up.lock().mounts.clone()
+    }
+
+    /// Whether any has come up since the start.
+    pub fn has_had_one(&self) -> bool {
+        self.up.lock().made > 0
     }
 
     /// What the kernel asked of all mounts since the start, those that have gone included.
@@ -129,6 +150,7 @@ impl Mounts {
             source,
             filesystem: filesystem.clone(),
             device: mount_point::device_of(&path),
+            going: OnceLock::new(),
         });
         let (ready, is_ready) = mpsc::sync_channel::<Result<(), String>>(2);
         let (this, runtime) = (self.clone(), runtime.clone());
@@ -136,15 +158,14 @@ impl Mounts {
             let (up, registered) = (this.clone(), mounted.clone());
             let tell = ready.clone();
             let on_ready = move || {
-                up.up.lock().mounts.push(registered);
+                let mut up = up.up.lock();
+                up.mounts.push(registered);
+                up.made += 1;
+                drop(up);
                 let _ = tell.send(Ok(()));
             };
             let ended = crate::fuse::serve(filesystem, device, allow_other, runtime, deadlines, on_ready);
-            let path = mounted.path.display();
-            match &ended {
-                Ok(()) => tracing::info!(%path, "unmounted"),
-                Err(error) => tracing::warn!(%path, %error, "the mount has ended"),
-            }
+            mounted.note_end(&ended);
             this.remove(&mounted);
             // Only heard where the session ended before it was ready.
             let _ = ready.send(Err(ended
@@ -174,10 +195,13 @@ impl Mounts {
         }
     }
 
-    /// Takes mounts down: plainly where nothing is open, else detached from the tree. Waits at most `grace` for the
+    /// Takes mounts down for a `reason`: plainly where nothing is open, else detached from the tree. Waits at most `grace` for the
     /// sessions to end.
-    pub async fn unmount(&self, paths: &[PathBuf], grace: Duration) {
+    pub async fn unmount(&self, paths: &[PathBuf], reason: &'static str, grace: Duration) {
         let mut gone = self.watch_gone();
+        for mounted in self.list().iter().filter(|mounted| paths.contains(&mounted.path)) {
+            let _ = mounted.going.set(reason);
+        }
         for path in paths {
             if let Err(error) = unmount_or_detach(path) {
                 tracing::warn!(path = %path.display(), ?error, "not unmounted");
@@ -190,7 +214,12 @@ impl Mounts {
             }
         };
         if tokio::time::timeout(grace, all_gone).await.is_err() {
-            tracing::warn!("files are still open in a detached mount; their readers get ENOTCONN");
+            let still = self.list();
+            let still = still.iter().filter(|mounted| paths.contains(&mounted.path));
+            for mounted in still {
+                let path = mounted.path.display();
+                tracing::warn!(%path, "files are still open in this detached mount; their readers get ENOTCONN");
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -150,6 +151,7 @@ impl<P, R> OpenFiles<P, R> {
 #[derive(Debug, Default)]
 pub struct OpenReport {
     is_asked: bool,
+    mount_point: PathBuf,
     refusal: OnceLock<String>,
     /// The last ones were all refused, so that opens do without.
     is_given_up: AtomicBool,
@@ -181,12 +183,18 @@ pub struct OpenStats {
 }
 
 impl OpenReport {
-    /// Of a mount that asks for passthrough, or does not.
-    pub fn new(is_asked: bool) -> OpenReport {
+    /// Of the mount at `mount_point`, which asks for passthrough, or does not.
+    pub fn new(is_asked: bool, mount_point: &Path) -> OpenReport {
         OpenReport {
             is_asked,
+            mount_point: mount_point.to_owned(),
             ..OpenReport::default()
         }
+    }
+
+    /// Which mount it is, for the log.
+    pub fn mount_point(&self) -> &Path {
+        &self.mount_point
     }
 
     /// Whether passthrough was asked for.
@@ -204,6 +212,7 @@ impl OpenReport {
     pub fn refuse(&self, reason: &str) {
         if self.refusal.set(reason.to_owned()).is_ok() {
             tracing::warn!(
+                mount = %self.mount_point.display(),
                 reason,
                 "no passthrough: files are served through the kernel page cache"
             );
@@ -278,7 +287,7 @@ mod tests {
         fn new(is_complete: bool) -> Mount {
             Mount {
                 files: OpenFiles::default(),
-                report: OpenReport::new(true),
+                report: OpenReport::new(true, Path::new("/mnt")),
                 log: Arc::default(),
                 is_complete: Cell::new(is_complete),
             }

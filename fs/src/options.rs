@@ -62,6 +62,23 @@ pub struct DaemonOptions {
     pub metrics: Option<SocketAddr>,
 }
 
+impl DaemonOptions {
+    /// The value of an option as it would be given; `None` where it has none.
+    pub fn shown(&self, name: &str) -> Option<String> {
+        let path = |path: &PathBuf| path.display().to_string();
+        match name {
+            "memory" => Some(self.memory.to_string()),
+            "page_size" => Some(self.page_size.to_string()),
+            "max_inflight" => Some(self.max_inflight.to_string()),
+            "log" => Some(self.log.clone()),
+            "cache_dir" => self.cache_dir.as_ref().map(path),
+            "cache_size" => self.cache_size.map(|bytes| bytes.to_string()),
+            "metrics" => self.metrics.map(|address| address.to_string()),
+            _ => None,
+        }
+    }
+}
+
 impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
@@ -106,6 +123,8 @@ pub struct Parsed {
     pub daemon: DaemonOptions,
     /// The daemon's options that were given, so that joining a daemon with others is an error, not a surprise.
     pub given: Vec<&'static str>,
+    /// The source's options that were given: mounts that show the same source share them.
+    pub given_for_source: Vec<&'static str>,
 }
 
 /// Options that mount(8) and systemd leave in the list, and that mean nothing to a filesystem.
@@ -175,6 +194,9 @@ const OF_DAEMON: [&str; 7] = [
     "metrics",
 ];
 
+/// The options of a mount that are its source's as well.
+const OF_SOURCE: [&str; 3] = ["namenode_rate", "deadline", "metadata_deadline"];
+
 fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), String> {
     let needed = || {
         value
@@ -184,6 +206,9 @@ fn set(parsed: &mut Parsed, name: &str, value: Option<&str>) -> Result<(), Strin
     if let Some(known) = OF_DAEMON.iter().find(|known| **known == name) {
         parsed.given.push(known);
         return set_daemon(&mut parsed.daemon, known, needed()?);
+    }
+    if let Some(known) = OF_SOURCE.iter().find(|known| **known == name) {
+        parsed.given_for_source.push(known);
     }
     let flag = || match value {
         None | Some("true") => Ok(true),

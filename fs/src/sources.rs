@@ -104,6 +104,10 @@ impl SourceKey {
     }
 }
 
+fn seconds(duration: Duration) -> String {
+    duration.as_secs_f64().to_string()
+}
+
 fn canonical(path: &Path) -> Result<PathBuf, String> {
     let shown = path.display();
     let canonical = path.canonicalize().map_err(|error| match error.kind() {
@@ -124,6 +128,10 @@ pub struct OpenSource {
     /// What is where in it.
     pub namespace: Arc<Namespace>,
     counters: Arc<RequestCounters>,
+    /// What it was opened with.
+    deadline: Duration,
+    metadata_deadline: Duration,
+    rate: u32,
 }
 
 impl OpenSource {
@@ -175,12 +183,59 @@ impl OpenSource {
         };
         // Half of the time is the source's.
         let wait_max = deadlines.metadata / 2;
-        let rate = Rate::new(options.namenode_rate.unwrap_or(usual_rate), wait_max);
-        let namespace = Arc::new(Namespace::sharing(open.source, memory, rate, clock));
+        let rate = options.namenode_rate.unwrap_or(usual_rate);
+        let bound = Rate::new(rate, wait_max);
+        let namespace = Arc::new(Namespace::sharing(open.source, memory, bound, clock));
         Ok(OpenSource {
             namespace,
             counters: open.counters,
+            deadline: options.deadline,
+            metadata_deadline: options.metadata_deadline,
+            rate,
         })
+    }
+
+    /// Whether one more mount may show this source: of the options that were `given` for it, those that it has are the
+    /// first mount's. A shorter deadline is the mount's own affair.
+    ///
+    /// # Errors
+    /// One sentence that names the option and its present value.
+    pub fn agree(&self, options: &MountOptions, given: &[String]) -> Result<(), String> {
+        for name in given {
+            let (is_in_the_way, have) = match name.as_str() {
+                "deadline" => (options.deadline > self.deadline, seconds(self.deadline)),
+                "metadata_deadline" => (
+                    options.metadata_deadline > self.metadata_deadline,
+                    seconds(self.metadata_deadline),
+                ),
+                "namenode_rate" => (
+                    options.namenode_rate.is_some_and(|rate| rate != self.rate),
+                    self.rate.to_string(),
+                ),
+                _ => continue,
+            };
+            if is_in_the_way {
+                return Err(format!(
+                    "option {name}: other mounts show {} already, with {name}={have}, and share it; \
+                     leave it out, unmount those first, or start another daemon with --daemon NAME",
+                    self.namespace.source().id()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The deadlines that a mount with `options` has from this source, for reads and for metadata.
+    pub fn deadlines(&self, options: &MountOptions) -> (Duration, Duration) {
+        (
+            options.deadline.min(self.deadline),
+            options.metadata_deadline.min(self.metadata_deadline),
+        )
+    }
+
+    /// Statuses and listings asked of it in a second, 0 for any number.
+    pub fn rate(&self) -> u32 {
+        self.rate
     }
 
     /// Why the NameNode may not answer, as far as one connection can tell. For people. A name is resolved,

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use lookupfs_tests::{Daemon, Tree, wait_until};
@@ -98,4 +99,43 @@ fn silent_and_garbage_clients_hold_nobody_up() {
         wait_until(Duration::from_secs(20), || open() <= before),
         "no descriptor stays behind"
     );
+}
+
+#[test]
+fn silent_clients_that_come_again_do_not_keep_a_scraper_out() {
+    let tree = Tree::new();
+    let port = free_port();
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), &format!("metrics={port}"));
+    let is_over = AtomicBool::new(false);
+    let cut_off = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    let mut silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                    // Ends when the daemon hangs up, be it with a reset.
+                    let _ = silent.read(&mut [0]);
+                    cut_off.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        // All have their places, or wait for one.
+        assert!(wait_until(Duration::from_secs(20), || cut_off.load(SeqCst) > 100));
+        let scrapes: Vec<bool> = (0..10)
+            .map(|_| is_answered(port, Duration::from_secs(2)))
+            .collect();
+        is_over.store(true, SeqCst);
+        assert_eq!(scrapes, [true; 10], "{} were cut off", cut_off.load(SeqCst));
+    });
+}
+
+/// Whether a scraper that waits no longer than `patience` gets metrics.
+fn is_answered(port: u16, patience: Duration) -> bool {
+    let mut scraper = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    scraper.set_read_timeout(Some(patience)).unwrap();
+    let mut answer = String::new();
+    scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").is_ok()
+        && scraper.read_to_string(&mut answer).is_ok()
+        && answer.contains("lookupfs_uptime_seconds")
 }

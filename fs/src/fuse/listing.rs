@@ -76,7 +76,8 @@ impl Handlers {
                         Ok(shown) => shown,
                         Err(error) => {
                             // Its inode number is in use by another name. The rest of the directory can be shown.
-                            tracing::warn!(?error, "left an entry out of a listing");
+                            let mount = self.filesystem.open_report.mount_point().display();
+                            tracing::warn!(%mount, ?error, "left an entry out of a listing");
                             continue;
                         }
                     };

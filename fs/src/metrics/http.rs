@@ -5,31 +5,46 @@
 
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::MEDIA_TYPE;
+use super::crowd::Crowd;
 
 /// Longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
-/// How long a client may take to send its request, and again to take the answer. Short, so that silent ones, if they take all
-/// places, keep a scraper waiting for less than it waits.
-const CLIENT_WAIT: Duration = Duration::from_secs(3);
+/// How long a client may take to send its request: a scraper has it ready.
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
+/// How long it may take to take the answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(3);
 /// Connections served at once; more wait.
 pub const CONNECTIONS_MAX: usize = 64;
+/// Of those, connections whose request has not come; where more want to be heard, the oldest makes way.
+pub const SILENT_MAX: usize = 48;
 
-/// Serves one connection; `metrics` is asked only where a request wants them.
+/// Serves one connection of the `crowd`; `metrics` is asked only where a request wants them.
 ///
 /// # Errors
-/// If the client is too slow, or goes away.
-pub async fn serve<S, F>(mut stream: S, metrics: impl FnOnce() -> F) -> io::Result<()>
+/// If the client is too slow, silent while others wait, or goes away.
+pub async fn serve<S, F>(mut stream: S, crowd: Arc<Crowd>, metrics: impl FnOnce() -> F) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Result<String, String>>,
 {
-    let Some(head) = in_time(read_head(&mut stream)).await? else {
+    let mut place = crowd.enter().await;
+    let head = tokio::select! {
+        // What has come is heard first.
+        biased;
+        head = in_time(REQUEST_WAIT, read_head(&mut stream)) => head?,
+        () = place.is_to_make_way() => {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "silent, while others wait to be heard"));
+        }
+    };
+    drop(place);
+    let Some(head) = head else {
         let reason = format!("the head of a request has at most {HEAD_BYTES_MAX} bytes\n");
         return answer(&mut stream, "431 Request Header Fields Too Large", &reason, true).await;
     };
@@ -115,15 +130,15 @@ async fn answer(
     if has_body {
         text.push_str(body);
     }
-    in_time(async {
+    in_time(ANSWER_WAIT, async {
         stream.write_all(text.as_bytes()).await?;
         stream.shutdown().await
     })
     .await
 }
 
-async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(CLIENT_WAIT, work)
+async fn in_time<T>(wait: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(wait, work)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
@@ -135,7 +150,9 @@ mod tests {
     async fn ask(request: &[u8]) -> String {
         let (mut client, server) = tokio::io::duplex(1 << 20);
         client.write_all(request).await.unwrap();
-        serve(server, || async { Ok("m 1\n".to_owned()) }).await.unwrap();
+        serve(server, Crowd::new(1), || async { Ok("m 1\n".to_owned()) })
+            .await
+            .unwrap();
         let mut text = String::new();
         client.read_to_string(&mut text).await.unwrap();
         text
@@ -173,7 +190,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_trickles_or_stays_silent_is_cut_off() {
         let (mut client, server) = tokio::io::duplex(64);
-        let served = tokio::spawn(serve(server, || async { Ok(String::new()) }));
+        let served = tokio::spawn(serve(server, Crowd::new(1), || async { Ok(String::new()) }));
         let trickle = async {
             while client.write_all(b"G").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -187,7 +204,7 @@ mod tests {
     async fn a_client_that_takes_no_answer_is_cut_off() {
         let (mut client, server) = tokio::io::duplex(64);
         let request = client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
-        let served = serve(server, || async { Ok("x".repeat(1 << 20)) });
+        let served = serve(server, Crowd::new(1), || async { Ok("x".repeat(1 << 20)) });
         let (sent, served) = tokio::join!(request, served);
         sent.unwrap();
         assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
