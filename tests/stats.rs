@@ -253,7 +253,30 @@ fn metrics_only_go_up_and_a_reset_is_for_people_only() {
     assert_eq!(fs::read(mount.join("g")).unwrap(), pattern(50_000));
     let people = stdout(&daemon, &["stats", &point]);
     assert!(people.contains("fetched 48.8 KiB in"), "{people}");
+    // Files as well: the one that was read before is in the JSON, which goes on counting.
+    let people = stdout(&daemon, &["stats", &point, "--files"]);
+    assert!(!people.contains(" /f\n") && people.contains(" /g\n"), "{people}");
+    let json = stdout(&daemon, &["stats", &point, "--files", "--json"]);
+    assert!(json.contains("\"/f\"") && json.contains("\"/g\""), "{json}");
     let after = exposition::read(&scrape(port));
+    // One value of `source` joins what a mount counts with what its source does.
+    let sources = |name: &str| -> Vec<String> {
+        let samples = after[name].samples.iter();
+        samples
+            .map(|(labels, _)| {
+                labels
+                    .iter()
+                    .find(|(name, _)| *name == "source")
+                    .unwrap()
+                    .1
+                    .clone()
+            })
+            .collect()
+    };
+    assert_eq!(
+        sources("lookupfs_mount_inodes"),
+        sources("lookupfs_source_read_bytes_total")
+    );
     for (name, family) in before.iter().filter(|(_, family)| family.kind == "counter") {
         for (labels, value) in &family.samples {
             let labels: Vec<_> = labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();

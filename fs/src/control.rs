@@ -15,6 +15,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{DaemonOptions, MountOptions};
+use crate::path_text;
 use crate::stats::Stats;
 use crate::warm::WarmRequest;
 
@@ -54,9 +55,12 @@ pub struct StatsRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FilesRequest {
     /// Of this mount; `None`: of each.
+    #[serde(with = "path_text::option")]
     pub mount_point: Option<PathBuf>,
     /// So many of a mount, those with the most bytes.
     pub count: usize,
+    /// What is shown, and compared, is counted since the last reset.
+    pub since_reset: bool,
 }
 
 /// One `lookupfs mount`.
@@ -65,6 +69,7 @@ pub struct MountRequest {
     /// A source URL with its path.
     pub source: String,
     /// Absolute mount points.
+    #[serde(with = "path_text::all")]
     pub mount_points: Vec<PathBuf>,
     /// For these mounts.
     pub options: MountOptions,

@@ -28,6 +28,8 @@ pub struct Usage {
     served_bytes: Counter,
     /// Who pays for what is fetched; the mount pays too.
     pub account: Arc<Account>,
+    /// The amounts at the last reset, where there were any.
+    at_reset: Mutex<Option<Box<Amounts>>>,
 }
 
 impl Usage {
@@ -37,6 +39,7 @@ impl Usage {
             reads: Counter::default(),
             served_bytes: Counter::default(),
             account: Arc::new(Account::below(mount.clone())),
+            at_reset: Mutex::default(),
         }
     }
 
@@ -46,11 +49,54 @@ impl Usage {
         self.served_bytes.add(bytes as u64);
     }
 
+    /// From now on, amounts since a reset are counted from here.
+    pub fn reset(&self) {
+        *self.at_reset.lock() = Some(Box::new(self.amounts()));
+    }
+
     fn amounts(&self) -> Amounts {
         Amounts {
             reads: self.reads.get(),
             served_bytes: self.served_bytes.get(),
             fetched_bytes: self.account.fetched_bytes(),
+        }
+    }
+
+    fn counted(&self) -> Counted {
+        Counted {
+            at_reset: self.at_reset.lock().as_deref().copied().unwrap_or_default(),
+            all: self.amounts(),
+        }
+    }
+}
+
+/// Where the counts of files that are shown begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// With the first read.
+    Start,
+    /// With the last reset, if there was one.
+    Reset,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    all: Amounts,
+    at_reset: Amounts,
+}
+
+impl Counted {
+    fn plus(self, other: Counted) -> Counted {
+        Counted {
+            all: self.all.plus(other.all),
+            at_reset: self.at_reset.plus(other.at_reset),
+        }
+    }
+
+    fn since(self, since: Since) -> Amounts {
+        match since {
+            Since::Start => self.all,
+            Since::Reset => self.all.minus(self.at_reset),
         }
     }
 }
@@ -71,13 +117,22 @@ impl Amounts {
         }
     }
 
+    /// Each was counted up from `other` on, so that nothing is below it.
+    fn minus(self, other: Amounts) -> Amounts {
+        Amounts {
+            reads: self.reads.saturating_sub(other.reads),
+            served_bytes: self.served_bytes.saturating_sub(other.served_bytes),
+            fetched_bytes: self.fetched_bytes.saturating_sub(other.fetched_bytes),
+        }
+    }
+
     /// What a file is remembered by.
     fn weight(self) -> u64 {
         self.served_bytes.saturating_add(self.fetched_bytes)
     }
 }
 
-/// One file as `lookupfs stats --files` shows it. Counts are since it was mounted.
+/// One file as `lookupfs stats --files` shows it. Counts are since it was mounted, or since a reset where that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStats {
     /// Path at the source.
@@ -94,27 +149,27 @@ pub struct FileStats {
 
 /// The files of one mount that the kernel has let go of.
 #[derive(Debug, Default)]
-pub struct ForgottenFiles(Mutex<HashMap<VersionId, (SourcePath, Amounts)>>);
+pub struct ForgottenFiles(Mutex<HashMap<VersionId, (SourcePath, Counted)>>);
 
 impl ForgottenFiles {
     /// The kernel has let go of an inode.
     pub fn remember(&self, inode: &Inode) {
-        let Some(amounts) = inode.usage().map(Usage::amounts) else {
+        let Some(counted) = inode.usage().map(Usage::counted) else {
             return;
         };
         let mut files = self.0.lock();
         let (_, sum) = files
             .entry(inode.id)
-            .or_insert_with(|| (inode.path.clone(), Amounts::default()));
-        *sum = sum.plus(amounts);
+            .or_insert_with(|| (inode.path.clone(), Counted::default()));
+        *sum = sum.plus(counted);
         // Twice as many are let in before half of them go, so that going costs little for each.
         if files.len() >= 2 * FILES_MAX {
-            let mut weights: Vec<u64> = files.values().map(|(_, amounts)| amounts.weight()).collect();
+            let mut weights: Vec<u64> = files.values().map(|(_, counted)| counted.all.weight()).collect();
             let (heavier, least, _) =
                 weights.select_nth_unstable_by_key(FILES_MAX - 1, |weight| Reverse(*weight));
             let least = *least;
             let mut ties_left = FILES_MAX - heavier.iter().filter(|weight| **weight > least).count();
-            files.retain(|_, (_, amounts)| match amounts.weight() {
+            files.retain(|_, (_, counted)| match counted.all.weight() {
                 weight if weight == least && ties_left > 0 => {
                     ties_left -= 1;
                     true
@@ -124,13 +179,31 @@ impl ForgottenFiles {
         }
     }
 
-    /// The `count` files with the most bytes, of these and of `held`, those that the kernel holds; the first has the most.
-    pub fn top(&self, held: impl Iterator<Item = Arc<Inode>>, count: usize) -> Vec<FileStats> {
+    /// From now on, amounts since a reset are counted from here; `held` are the files that the kernel holds.
+    pub fn reset(&self, held: impl Iterator<Item = Arc<Inode>>) {
+        for (_, counted) in self.0.lock().values_mut() {
+            counted.at_reset = counted.all;
+        }
+        for inode in held {
+            if let Some(usage) = inode.usage() {
+                usage.reset();
+            }
+        }
+    }
+
+    /// The `count` files with the most bytes `since` then, of these and of `held`, those that the kernel holds; the first has
+    /// the most. After a
+    /// reset, a file without any is not shown.
+    pub fn top(&self, held: impl Iterator<Item = Arc<Inode>>, count: usize, since: Since) -> Vec<FileStats> {
         let count = count.min(FILES_MAX);
         let mut forgotten = self.0.lock().clone();
         let mut top: BinaryHeap<Reverse<(u64, Amounts, VersionId, SourcePath)>> = BinaryHeap::new();
-        let mut offer = |id: VersionId, path: &SourcePath, amounts: Amounts| {
+        let mut offer = |id: VersionId, path: &SourcePath, counted: Counted| {
+            let amounts = counted.since(since);
             let weight = amounts.weight();
+            if since == Since::Reset && amounts == Amounts::default() {
+                return;
+            }
             let is_full = top.len() >= count;
             if is_full && top.peek().is_none_or(|Reverse((least, ..))| *least >= weight) {
                 return;
@@ -142,15 +215,12 @@ impl ForgottenFiles {
         };
         for inode in held {
             let Some(usage) = inode.usage() else { continue };
-            let before = forgotten.remove(&inode.id).map(|(_, amounts)| amounts);
-            offer(
-                inode.id,
-                &inode.path,
-                usage.amounts().plus(before.unwrap_or_default()),
-            );
+            let before = forgotten.remove(&inode.id).map(|(_, counted)| counted);
+            let counted = usage.counted().plus(before.unwrap_or_default());
+            offer(inode.id, &inode.path, counted);
         }
-        for (id, (path, amounts)) in &forgotten {
-            offer(*id, path, *amounts);
+        for (id, (path, counted)) in &forgotten {
+            offer(*id, path, *counted);
         }
         let sorted = top.into_sorted_vec().into_iter();
         let stats = sorted.map(|Reverse((_, amounts, id, path))| FileStats {

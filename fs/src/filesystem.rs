@@ -21,7 +21,7 @@ use crate::answer::Answer;
 use crate::attributes::{Attributes, Lifetimes, LookedUp, Shown, Ttl};
 use crate::counters::Counters;
 use crate::directory::{OpenDirectories, OpenDirectory};
-use crate::file_usage::{FileStats, ForgottenFiles};
+use crate::file_usage::{FileStats, ForgottenFiles, Since};
 use crate::inode::{Inode, Inodes};
 use crate::kernel_cache::{Invalidator, OldEntry};
 use crate::kernel_settings::KernelSettings;
@@ -105,8 +105,13 @@ impl Filesystem {
     }
 
     /// The `count` files of which most bytes were read or fetched on this mount.
-    pub fn top_files(&self, count: usize) -> Vec<FileStats> {
-        self.forgotten.top(self.inodes.held(), count)
+    pub fn top_files(&self, count: usize, since: Since) -> Vec<FileStats> {
+        self.forgotten.top(self.inodes.held(), count, since)
+    }
+
+    /// From now on, counts of files since a reset begin here.
+    pub fn reset_files(&self) {
+        self.forgotten.reset(self.inodes.held());
     }
 
     /// Whether this mount shows the source of `namespace`.

@@ -44,6 +44,7 @@ pub mod open_files;
 pub mod operations;
 pub mod options;
 pub mod owner;
+pub mod path_text;
 mod places;
 pub mod size;
 pub mod sources;

@@ -9,6 +9,7 @@ use prometheus::TextEncoder;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use serde_json::Value;
 
+use crate::path_text;
 use crate::stats::Stats;
 
 pub mod crowd;
@@ -80,14 +81,15 @@ impl Samples {
         for mount in &stats.mounts {
             let labels = vec![
                 daemon.clone(),
-                ("mount", mount.mount_point.to_string_lossy().into_owned()),
-                ("source", mount.source.clone()),
+                ("mount", path_text::escaped(&mount.mount_point)),
+                ("source", mount.source_id.clone()),
             ];
             let all = serde_json::to_value(mount).unwrap_or_default();
             self.add_all(samples::MOUNT, &labels, &all);
             let age = mount.oldest.as_ref().map_or(0.0, |oldest| oldest.age_s);
             self.add("lookupfs_mount_oldest_operation_age_seconds", labels.clone(), age);
             let settings = [
+                ("url", mount.source.clone()),
                 ("abi", mount.settings.abi.clone()),
                 ("opens", mount.settings.opens.clone()),
             ];

@@ -14,6 +14,7 @@ use crate::kernel_settings::KernelSettings;
 use crate::open_files::OpenStats;
 use crate::operations::Oldest;
 use crate::options::DaemonOptions;
+use crate::path_text;
 
 pub mod people;
 
@@ -47,9 +48,12 @@ pub struct Stats {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MountStats {
     /// Where.
+    #[serde(with = "path_text")]
     pub mount_point: PathBuf,
     /// What.
     pub source: String,
+    /// The [`SourceStats::id`] of the source that it is part of.
+    pub source_id: String,
     /// Inodes that the kernel holds.
     pub inodes: u64,
     /// What the kernel asked of it.

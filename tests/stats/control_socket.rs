@@ -1,8 +1,10 @@
 //! Who may ask a daemon, and what others can do to it: nothing.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -138,4 +140,35 @@ fn is_answered(port: u16, patience: Duration) -> bool {
     scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").is_ok()
         && scraper.read_to_string(&mut answer).is_ok()
         && answer.contains("lookupfs_uptime_seconds")
+}
+
+#[test]
+fn a_mount_point_need_not_be_utf8() {
+    let tree = Tree::new();
+    tree.write("f", b"bytes");
+    let mut daemon = Daemon::new();
+    daemon.mount(&tree.url(), "");
+    let odd = daemon
+        .run_directory()
+        .with_file_name(OsStr::from_bytes(b"odd\xff"));
+    fs::create_dir(&odd).unwrap();
+    let url = tree.url();
+    let run = |args: &[&OsStr]| {
+        let output = daemon.lookupfs(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run(&["mount".as_ref(), url.as_ref(), odd.as_ref()]);
+    assert_eq!(fs::read(odd.join("f")).unwrap(), b"bytes");
+    let stats = daemon.stats();
+    let bytes: Vec<u8> = serde_json::from_value(stats["mounts"][1]["mount_point"].clone()).unwrap();
+    assert_eq!(bytes, odd.as_os_str().as_bytes());
+    let people = run(&["stats".as_ref(), odd.as_ref(), "--files".as_ref()]);
+    assert!(people.contains(" /f\n"), "{people}");
+    let metrics = run(&["stats".as_ref(), "--all".as_ref(), "--prometheus".as_ref()]);
+    exposition::read(&metrics);
+    assert!(metrics.contains(r"odd\\xff"), "{metrics}");
+    run(&["umount".as_ref(), odd.as_ref()]);
+    assert_eq!(daemon.stats()["mounts"].as_array().unwrap().len(), 1);
 }

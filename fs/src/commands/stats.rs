@@ -24,6 +24,8 @@ pub fn stats(args: &StatsArgs) -> Result<(), CommandError> {
         files: args.files.map(|count| FilesRequest {
             mount_point: wanted.clone(),
             count: count as usize,
+            // As the rest of what is shown to people; JSON goes on counting.
+            since_reset: !args.json,
         }),
     };
     let shows = |stats: &Stats| {

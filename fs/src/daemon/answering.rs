@@ -16,6 +16,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use super::{Daemon, WARMS_MAX};
 use crate::control::connection::{self, Answers, Asked};
 use crate::control::{Answer, FilesRequest, MountRequest, Request, StatsRequest};
+use crate::file_usage::Since;
 use crate::metrics;
 use crate::mounts::{Mounted, Mounts};
 use crate::stats::{MountStats, SourceStats, Stats};
@@ -157,19 +158,28 @@ impl Daemon {
     fn stats_for(&self, StatsRequest { reset, files }: StatsRequest) -> Stats {
         let mut stats = self.stats();
         let at_reset = if reset {
+            for mounted in self.mounts.list() {
+                mounted.filesystem.reset_files();
+            }
             self.at_reset.lock().replace(Box::new(stats.clone()))
         } else {
             self.at_reset.lock().clone()
         };
         stats.at_reset = at_reset;
-        if let Some(FilesRequest { mount_point, count }) = files {
+        if let Some(FilesRequest {
+            mount_point,
+            count,
+            since_reset,
+        }) = files
+        {
+            let since = if since_reset { Since::Reset } else { Since::Start };
             // An answer is one line, which has a limit.
             let count = count.min(FILES_MAX / self.mounts.list().len().max(1));
             for mounted in self.mounts.list() {
                 let is_wanted = mount_point.as_ref().is_none_or(|wanted| *wanted == mounted.path);
                 let of_it = |mount: &&mut MountStats| is_wanted && mount.mount_point == mounted.path;
                 if let Some(mount) = stats.mounts.iter_mut().find(of_it) {
-                    mount.files = Some(mounted.filesystem.top_files(count));
+                    mount.files = Some(mounted.filesystem.top_files(count, since));
                 }
             }
         }
@@ -183,6 +193,7 @@ fn mount_stats(mounted: &Mounted) -> MountStats {
     MountStats {
         mount_point: mounted.path.clone(),
         source: mounted.source.clone(),
+        source_id: filesystem.namespace().source().id().to_string(),
         inodes: filesystem.inodes_held() as u64,
         opens: filesystem.open_report.stats(),
         requests: filesystem.counters().values(),

@@ -58,7 +58,7 @@ fn the_files_with_most_bytes_stay_and_the_table_stays_small() {
         read_and_forget(&inodes, &forgotten, &mount, (number, 1, bytes));
         assert!(forgotten.0.lock().len() <= 2 * FILES_MAX);
     }
-    let top = forgotten.top(inodes.held(), 100);
+    let top = forgotten.top(inodes.held(), 100, Since::Start);
     let expected: Vec<String> = (0..100).rev().map(|n| format!("/f{}", n * 100 + 7)).collect();
     let shown: Vec<&str> = top.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(shown, expected);
@@ -72,7 +72,7 @@ fn a_file_that_comes_again_goes_on_where_it_was() {
     }
     let path = SourcePath::parse(b"/f1").unwrap();
     let held = inodes.enter(&path, status(FileKind::File, 1 << 30)).unwrap();
-    let [file] = &forgotten.top(inodes.held(), 10)[..] else {
+    let [file] = &forgotten.top(inodes.held(), 10, Since::Start)[..] else {
         panic!("one file");
     };
     assert_eq!(
@@ -81,7 +81,7 @@ fn a_file_that_comes_again_goes_on_where_it_was() {
         "held, and not read yet"
     );
     held.usage_on(&mount).serve(1);
-    let [file] = &forgotten.top(inodes.held(), 10)[..] else {
+    let [file] = &forgotten.top(inodes.held(), 10, Since::Start)[..] else {
         panic!("one file");
     };
     assert_eq!((file.reads, file.served_bytes), (7, 601));
@@ -92,15 +92,18 @@ fn a_file_that_comes_again_goes_on_where_it_was() {
 fn what_nobody_has_read_is_not_shown_and_no_more_than_wanted_is() {
     let (inodes, forgotten, mount) = (table(), ForgottenFiles::default(), Arc::default());
     read_and_forget(&inodes, &forgotten, &mount, (1, 0, 0));
-    assert_eq!(forgotten.top(inodes.held(), 10), []);
+    assert_eq!(forgotten.top(inodes.held(), 10, Since::Start), []);
     for number in 0..3000 {
         let path = SourcePath::parse(format!("/f{number}").as_bytes()).unwrap();
         let inode = inodes.enter(&path, status(FileKind::File, 9)).unwrap();
         inode.usage_on(&mount).serve(number);
     }
-    assert_eq!(forgotten.top(inodes.held(), 0), []);
-    assert_eq!(forgotten.top(inodes.held(), 7)[6].path, "/f2993");
-    assert_eq!(forgotten.top(inodes.held(), usize::MAX).len(), FILES_MAX);
+    assert_eq!(forgotten.top(inodes.held(), 0, Since::Start), []);
+    assert_eq!(forgotten.top(inodes.held(), 7, Since::Start)[6].path, "/f2993");
+    assert_eq!(
+        forgotten.top(inodes.held(), usize::MAX, Since::Start).len(),
+        FILES_MAX
+    );
 }
 
 #[test]
@@ -113,4 +116,32 @@ fn a_very_long_path_is_shown_by_its_end() {
     );
     let short = SourcePath::parse(b"/a/b").unwrap();
     assert_eq!(shown_path(&short), "/a/b");
+}
+
+#[test]
+fn a_reset_begins_anew_for_files_that_are_held_and_for_those_let_go_and_the_start_stays_known() {
+    let (inodes, forgotten, mount) = (table(), ForgottenFiles::default(), Arc::default());
+    read_and_forget(&inodes, &forgotten, &mount, (1, 3, 100));
+    let path = SourcePath::parse(b"/f2").unwrap();
+    let held = inodes.enter(&path, status(FileKind::File, 9)).unwrap();
+    held.usage_on(&mount).serve(50);
+    forgotten.reset(inodes.held());
+    assert_eq!(forgotten.top(inodes.held(), 10, Since::Reset), []);
+    // Each is read again, let go of, and held once more.
+    held.usage_on(&mount).serve(7);
+    forgotten.remember(&inodes.forget(held.number, 1).unwrap());
+    let held = inodes.enter(&path, status(FileKind::File, 9)).unwrap();
+    held.usage_on(&mount).serve(2);
+    read_and_forget(&inodes, &forgotten, &mount, (1, 1, 5));
+    let served = |since| -> Vec<(String, u64, u64)> {
+        let top = forgotten.top(inodes.held(), 10, since);
+        top.into_iter()
+            .map(|file| (file.path, file.reads, file.served_bytes))
+            .collect()
+    };
+    assert_eq!(served(Since::Reset), [("/f2".into(), 2, 9), ("/f1".into(), 1, 5)]);
+    assert_eq!(
+        served(Since::Start),
+        [("/f1".into(), 4, 305), ("/f2".into(), 3, 59)]
+    );
 }

@@ -21,6 +21,7 @@ fn stats(daemon: &str, mount_point: &str) -> Stats {
         mounts: vec![MountStats {
             mount_point: mount_point.into(),
             source: "file:///x".into(),
+            source_id: "file:///s".into(),
             inodes: 3,
             opens: OpenStats::default(),
             requests: CounterValues::default(),
