@@ -54,6 +54,11 @@ fn a_mount_that_cannot_be_says_what_to_do_and_leaves_nothing() {
     );
     assert_fails(&mount(&["s3://bucket/x", point_text]), 2, &["hdfs://"]);
     assert_fails(
+        &mount(&["hdfs:/x", point_text]),
+        2,
+        &["\"hdfs:/x\"", "hdfs://NAMESERVICE/PATH"],
+    );
+    assert_fails(
         &mount(&[&source, point_text, "-o", "nonsense=1"]),
         2,
         &["nonsense", "--help"],
@@ -105,6 +110,31 @@ fn an_unreachable_namenode_is_named_within_the_deadline_p3() {
         &[&url[..url.len() - 2], "metadata_deadline"],
     );
     assert!(!is_mounted(&point));
+}
+
+/// What cannot pass is told after a few tries, and not when the deadline ends: only that says how often it was tried.
+#[test]
+fn a_namenode_that_cannot_be_there_is_not_waited_for() {
+    let daemon = Daemon::new();
+    let point = daemon.new_mount_point();
+    for (url, reason) in [
+        ("hdfs://127.0.0.1:1/x", "refused"),
+        ("hdfs://no-such-host.invalid:9000/x", "no host"),
+    ] {
+        let args = [
+            "mount",
+            url,
+            point.to_str().unwrap(),
+            "-o",
+            "metadata_deadline=120",
+        ];
+        assert_fails(
+            &daemon.lookupfs(&args),
+            1,
+            &[reason, "tried 3 times within 3 s", "hadoop_conf"],
+        );
+        assert!(!is_mounted(&point));
+    }
 }
 
 #[test]

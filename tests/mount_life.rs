@@ -5,6 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use lookupfs_fs::control::MountRequest;
+use lookupfs_fs::options::{DaemonOptions, MountOptions};
 use lookupfs_tests::{Daemon, Tree, has_ended, pattern, wait_until};
 
 #[test]
@@ -237,4 +239,49 @@ fn a_mount_that_would_not_be_seen_where_it_is_asked_for_is_refused() {
     );
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(mount_point.to_str().unwrap()));
+}
+
+#[test]
+fn a_mount_whose_client_gives_up_while_it_is_made_is_undone() {
+    let (tree, directory) = (Tree::new(), tempfile::tempdir().unwrap());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let options = DaemonOptions {
+        memory: 16 << 20,
+        ..DaemonOptions::default()
+    };
+    let daemon =
+        lookupfs_fs::daemon::Daemon::new("undone", options.clone(), runtime.handle().clone()).unwrap();
+    let mut points: Vec<_> = ["a", "b"]
+        .iter()
+        .map(|name| directory.path().join(name))
+        .collect();
+    points.iter().for_each(|point| fs::create_dir(point).unwrap());
+    let request = MountRequest {
+        source: tree.url(),
+        mount_points: std::mem::take(&mut points),
+        options: MountOptions::default(),
+        daemon: options,
+        given: Vec::new(),
+        given_for_source: Vec::new(),
+        mount_namespace: None,
+    };
+    let mounted = || {
+        let table = fs::read_to_string("/proc/mounts").unwrap();
+        table.matches(directory.path().to_str().unwrap()).count()
+    };
+    // Whoever asked waits when the work begins, and has gone when all is made.
+    let seen = std::sync::Mutex::new(Vec::new());
+    let is_wanted = || {
+        let mut seen = seen.lock().unwrap();
+        seen.push(mounted());
+        seen.len() == 1
+    };
+    let error = daemon.mount(&request, &is_wanted).unwrap_err();
+    assert!(error.contains("has gone"), "{error}");
+    assert_eq!(*seen.lock().unwrap(), [0, 2], "both were made");
+    assert_eq!(
+        (mounted(), daemon.stats().mounts.len()),
+        (0, 0),
+        "both are undone"
+    );
 }

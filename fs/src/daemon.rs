@@ -402,7 +402,14 @@ impl Daemon {
             negative: Duration::ZERO,
         };
         let id = source.namespace.source().id();
-        match self.runtime.block_on(source.namespace.status(path, now)) {
+        let answer = self.runtime.block_on(async {
+            tokio::select! {
+                answer = source.namespace.status(path, now) => Ok(answer),
+                reason = source.find_hopeless() => Err(reason),
+            }
+        });
+        let unreachable = remedy(ErrorKind::Unavailable);
+        match answer.map_err(|reason| format!("{id}: {reason}{unreachable}"))? {
             Ok(known) if known.value.kind == FileKind::Directory => Ok(known),
             Ok(_) => Err(format!(
                 "{id}{path}: it is not a directory; mount the directory that holds it"

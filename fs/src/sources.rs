@@ -19,6 +19,10 @@ use crate::options::MountOptions;
 
 /// How long a NameNode may take to accept the connection that is made to find out why it does not answer.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
+/// Before each try to find a mount hopeless; a NameNode that is started again comes back while others are made.
+const PROBE_PAUSE: Duration = Duration::from_secs(1);
+/// Tries after which it is.
+const PROBES: u64 = 3;
 
 /// Statuses and listings asked of an HDFS in a second, unless `namenode_rate` says otherwise: a small part of what a
 /// NameNode serves, since it serves others too. A local directory has no such bound.
@@ -67,7 +71,9 @@ impl SourceKey {
     /// # Errors
     /// If there is no working directory.
     pub fn absolute(url: &str) -> Result<String, String> {
-        if url.contains("://") {
+        // `hdfs:/x` is a slip of the pen and no directory; one of that name is written ./hdfs:/x.
+        let is_meant_as_url = ["hdfs:", "file:"].iter().any(|scheme| url.starts_with(scheme));
+        if url.contains("://") || is_meant_as_url {
             return Ok(url.to_owned());
         }
         let path = std::path::absolute(url).map_err(|error| format!("source {url:?}: {error}"))?;
@@ -102,6 +108,44 @@ impl SourceKey {
     pub fn source(&self) -> &SourceName {
         &self.source
     }
+}
+
+/// What connecting to a NameNode has shown.
+#[derive(Debug, PartialEq, Eq)]
+enum Probe {
+    /// There is no such host, or nobody listens at any of its addresses.
+    Hopeless(String),
+    /// Anything else: it accepts, or is not reached.
+    Unclear(String),
+}
+
+fn probe(address: &str) -> Option<Probe> {
+    let addresses = match address.to_socket_addrs() {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            let reason = format!("{address} is no nameservice of the configuration, and no host: {error}");
+            return Some(Probe::Hopeless(reason));
+        }
+    };
+    let (mut last, mut all_refuse) = (None, true);
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PROBE_WAIT) {
+            Ok(_) => {
+                let reason = format!("{address} accepts connections and stays silent");
+                return Some(Probe::Unclear(reason));
+            }
+            Err(error) => {
+                all_refuse &= error.kind() == std::io::ErrorKind::ConnectionRefused;
+                last = Some(format!("{address}: {error}"));
+            }
+        }
+    }
+    let found = if all_refuse {
+        Probe::Hopeless
+    } else {
+        Probe::Unclear
+    };
+    last.map(found)
 }
 
 fn seconds(duration: Duration) -> String {
@@ -241,27 +285,40 @@ impl OpenSource {
     /// Why the NameNode may not answer, as far as one connection can tell. For people. A name is resolved,
     /// then each address has a second.
     pub fn diagnose(&self) -> Option<String> {
-        let address = self.namespace.source().id().as_str().strip_prefix("hdfs://")?;
-        let address = address.rsplit('@').next()?;
-        if !address.contains(':') {
-            return None;
-        }
-        let addresses = match address.to_socket_addrs() {
-            Ok(addresses) => addresses,
-            Err(error) => {
-                return Some(format!(
-                    "{address} is no nameservice of the configuration, and no host: {error}"
-                ));
-            }
+        let (Probe::Hopeless(reason) | Probe::Unclear(reason)) = probe(self.address()?)?;
+        Some(reason)
+    }
+
+    /// Ends once a NameNode has been found, [`PROBES`] times in a row, to be at no host that is known, or at none of whose
+    /// addresses anybody listens: requests would be tried again for as long as their deadline allows, and nothing of that
+    /// would change. Of a nameservice, whose NameNodes the configuration names, nothing is found.
+    pub async fn find_hopeless(&self) -> String {
+        let Some(address) = self.address().map(str::to_owned) else {
+            return std::future::pending().await;
         };
-        let mut reason = None;
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, PROBE_WAIT) {
-                Ok(_) => return Some(format!("{address} accepts connections and stays silent")),
-                Err(error) => reason = Some(format!("{address}: {error}")),
+        let mut found = 0;
+        loop {
+            tokio::time::sleep(PROBE_PAUSE).await;
+            let address = address.clone();
+            let probed = tokio::task::spawn_blocking(move || probe(&address)).await;
+            let Ok(Some(Probe::Hopeless(reason))) = probed else {
+                return std::future::pending().await;
+            };
+            found += 1;
+            if found == PROBES {
+                return format!(
+                    "{reason}; tried {PROBES} times within {} s",
+                    PROBES * PROBE_PAUSE.as_secs()
+                );
             }
         }
-        reason
+    }
+
+    /// Host and port of a NameNode, where the URL gives them.
+    fn address(&self) -> Option<&str> {
+        let authority = self.namespace.source().id().as_str().strip_prefix("hdfs://")?;
+        let address = authority.rsplit('@').next()?;
+        address.contains(':').then_some(address)
     }
 
     /// The counters, as JSON.
@@ -294,6 +351,17 @@ mod tests {
             alice.source(),
             "what alice may read is a source of its own"
         );
+    }
+
+    #[test]
+    fn only_an_address_where_nobody_listens_and_an_unknown_host_are_hopeless() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        assert!(matches!(probe(&address), Some(Probe::Unclear(reason)) if reason.contains("silent")));
+        drop(listener);
+        assert!(matches!(probe(&address), Some(Probe::Hopeless(reason)) if reason.contains("refused")));
+        // A port that is none is refused without asking anybody for the name.
+        assert!(matches!(probe("host:port"), Some(Probe::Hopeless(reason)) if reason.contains("no host")));
     }
 
     #[test]
