@@ -46,6 +46,11 @@ fn documents_named_in_code_exist() {
 }
 
 #[test]
+fn messages_in_troubleshooting_are_said() {
+    none(&prose::messages_are_said(&Tree::of_checkout()));
+}
+
+#[test]
 fn documents_have_one_title() {
     none(&prose::one_title(&Tree::of_checkout()));
 }

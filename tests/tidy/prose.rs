@@ -187,6 +187,54 @@ pub(crate) fn one_title(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
+/// Whatever fs/TROUBLESHOOTING.md says that a command says is in the code; `…` stands for what differs.
+pub(crate) fn messages_are_said(tree: &Tree) -> Vec<String> {
+    let joined = |text: &str| {
+        let is_code = |line: &&str| !line.trim_start().starts_with("//");
+        let words = text.lines().filter(is_code).flat_map(str::split_whitespace);
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let code: Vec<String> = tree
+        .ending(".rs")
+        .filter(|(path, _)| {
+            ["fs/src/", "cache/src/"]
+                .iter()
+                .any(|part| path.starts_with(part))
+        })
+        // A string that goes on in the next line.
+        .map(|(_, file)| joined(&file.text).replace("\\ ", ""))
+        .collect();
+    let document = tree.get("fs/TROUBLESHOOTING.md").map_or("", |file| &file.text);
+    let (mut findings, mut is_quoted) = (Vec::new(), false);
+    for line in lines(document) {
+        is_quoted = line.text.starts_with("| what it says") || is_quoted && line.text.starts_with('|');
+        let cell = line.text.split('|').nth(1).unwrap_or_default();
+        for span in spans(cell).into_iter().filter(|_| is_quoted) {
+            let is_said = |part: &&str| code.iter().any(|text| text.contains(part.trim()));
+            if let Some(part) = span.split('…').find(|part| !is_said(part)) {
+                findings.push(format!(
+                    "fs/TROUBLESHOOTING.md:{}: nothing says `{part}`",
+                    line.number
+                ));
+            }
+        }
+    }
+    findings
+}
+
+#[test]
+fn a_message_that_nothing_says_is_found() {
+    let document =
+        "| what it says | why |\n|---|---|\n| `the disk … is full` | x |\n| `it is on fire` | y |\n";
+    let code = "f(\"the disk {name} \\\n    is full\")";
+    let tree = Tree::of(&[("fs/TROUBLESHOOTING.md", document), ("fs/src/a.rs", code)]);
+    let findings = messages_are_said(&tree);
+    assert_eq!(
+        findings,
+        ["fs/TROUBLESHOOTING.md:4: nothing says `it is on fire`"]
+    );
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
