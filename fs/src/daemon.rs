@@ -4,9 +4,7 @@
 //! daemon's life and its mounts; what it answers is in `answering`.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::net::TcpListener;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,16 +20,14 @@ use lookupfs_cache::page::PageSize;
 use lookupfs_cache::page_cache::PageCache;
 use lookupfs_cache::source::{FileKind, FileStatus};
 use lookupfs_cache::version::SourcePath;
-use nix::fcntl::{Flock, FlockArg};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use crate::accept::accept_all;
-use crate::control::{DaemonFiles, MountRequest, listener, mount_namespace};
+use crate::control::{MountRequest, mount_namespace};
 use crate::filesystem::{Filesystem, Shared};
-use crate::launch;
 use crate::message::one_line;
 use crate::metrics::crowd::Crowd;
 use crate::metrics::http;
@@ -45,6 +41,9 @@ use crate::sources::{OpenSource, SourceKey, SourceName};
 use crate::stats::Stats;
 
 mod answering;
+mod name;
+
+pub use name::{DaemonLock, take_name};
 
 /// How long a daemon without any mount waits for the first one.
 const FIRST_MOUNT_WAIT: Duration = Duration::from_secs(30);
@@ -462,38 +461,5 @@ fn remedy(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "; mount a directory that is there",
         ErrorKind::Denied => "; choose another user with -o user=NAME, or mend its permissions",
         _ => "",
-    }
-}
-
-/// The lock that makes a daemon the only one of its name, for as long as the value lives.
-#[derive(Debug)]
-pub struct DaemonLock(#[expect(dead_code, reason = "held for its Drop")] Flock<File>);
-
-/// How long a daemon that is ending may take to give its name away: it listens no more, and what it does last is short.
-const NAME_WAIT: Duration = Duration::from_secs(5);
-
-/// Takes the name of a daemon; waits for one that is ending, and for none that listens.
-///
-/// # Errors
-/// A sentence, if another process has it.
-pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> {
-    let file = File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(&files.lock);
-    let mut file = file.map_err(|error| format!("{}: {error}", files.lock.display()))?;
-    let start = Instant::now();
-    loop {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Ok(DaemonLock(lock)),
-            Err((_, errno)) if start.elapsed() > NAME_WAIT || listener::connect(&files.socket).is_ok() => {
-                return Err(format!(
-                    "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
-                ));
-            }
-            Err((unlocked, _)) => file = unlocked,
-        }
-        launch::pause();
     }
 }
