@@ -136,6 +136,8 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
     );
     assert!(wait_until(Duration::from_secs(10), || errno_of(&mount.join("f"))
         == Some(libc::ENOTCONN)));
+    let stats = daemon.lookupfs(&["stats".as_ref(), mount.as_os_str()]);
+    assert!(String::from_utf8_lossy(&stats.stderr).contains("its daemon has died, and mounting it again"));
     let args = ["mount".as_ref(), tree.path().as_os_str(), mount.as_os_str()];
     let again = daemon.lookupfs(&args);
     assert!(
@@ -144,6 +146,9 @@ fn what_a_killed_daemon_left_is_taken_away_by_the_next_mount() {
         String::from_utf8_lossy(&again.stderr)
     );
     assert_eq!(fs::read(mount.join("f")).unwrap(), b"x");
+    // Any path of a mount names it.
+    let stats = daemon.lookupfs(&["stats".as_ref(), mount.join("f").as_os_str()]);
+    assert!(stats.status.success());
 }
 
 #[test]

@@ -86,6 +86,16 @@ pub fn mounted() -> io::Result<Vec<MountedAt>> {
     Ok(text.split(|b| *b == b'\n').filter_map(parse_line).collect())
 }
 
+/// The mount of lookupfs that `path`, which is absolute, is or lies below.
+pub fn lookupfs_above(path: &Path) -> Option<PathBuf> {
+    let mounted = mounted().ok()?.into_iter();
+    let above =
+        mounted.filter(|mounted| mounted.fstype == FILESYSTEM_TYPE && path.starts_with(&mounted.path));
+    above
+        .max_by_key(|mounted| mounted.path.components().count())
+        .map(|mounted| mounted.path)
+}
+
 /// The device number of what is mounted on `path`, which is absolute.
 pub fn device_of(path: &Path) -> Option<String> {
     let mounted = mounted().ok()?;

@@ -15,7 +15,11 @@ use crate::{metrics, mount_point};
 /// If no daemon answers.
 pub fn stats(args: &StatsArgs) -> Result<(), CommandError> {
     let wanted = match &args.mount_point {
-        Some(path) => Some(mount_point::absolute(path).map_err(failed)?),
+        Some(path) => {
+            let path = mount_point::absolute(path).map_err(failed)?;
+            // Any path of a mount names it.
+            Some(mount_point::lookupfs_above(&path).unwrap_or(path))
+        }
         None => None,
     };
     // Asked without a reset first: only the daemon of the mount point is reset.

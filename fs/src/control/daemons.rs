@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Answer, Request, StatsRequest, ask, is_silence, listener, nobody_listens, sockets};
+use crate::mount_point;
 use crate::stats::Stats;
 
 /// How long daemons may take to say their counters, which they have at hand.
@@ -36,10 +37,16 @@ impl Daemons {
         Some(format!("{}{more}: {reason}", listener::shown(socket)))
     }
 
-    /// Why no daemon was found for a mount point.
+    /// Why no daemon was found for a mount point, whether the kernel has a mount there or not.
     pub fn not_served(&self, mount_point: &Path) -> String {
+        let absolute = mount_point::absolute(mount_point).ok();
+        let is_mounted = absolute.is_some_and(|path| mount_point::lookupfs_above(&path).is_some());
         let mount_point = mount_point.display();
         match self.complaint() {
+            None if is_mounted => format!(
+                "{mount_point}: no daemon of this user serves it: its daemon has died, and mounting it again takes the dead mount \
+                 away, or it is another user's"
+            ),
             Some(complaint) => {
                 format!("{mount_point}: none of the daemons that answer serves it; {complaint}")
             }
