@@ -8,7 +8,7 @@ mod callgrind;
 mod columns;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use arrow_array::RecordBatch;
@@ -33,10 +33,16 @@ const SIDES: [(&str, Written); 4] = [
     ("no statistics of any kind", Written::Bare),
 ];
 
+/// One row in so many is null, at random, so that levels change all the time: what counts them runs for each change.
+const NULL_EACH: u64 = 10;
+
 const ROWS: usize = 1_000_000;
 const ROWS_QUICK: usize = 200_000;
 /// Rows that are written under callgrind, which takes fifty times as long; the share is the same for any number.
 const ROWS_COUNTED: usize = 200_000;
+
+/// Addresses on one command line of addr2line, which allows some 2 MB.
+const ADDRESSES_TOGETHER: usize = 20_000;
 
 /// The function that callgrind counts, with all that it calls.
 const COUNTED: &str = "*writer::columns::write_row_group*";
@@ -46,7 +52,7 @@ const WHAT: &str = "writer, size statistics / page-level write";
 const CONDITIONS: [(&str, &str); 4] = [
     (
         "data",
-        "one column of nulls in one row of ten, in memory; plain and uncompressed, since a codec or a dictionary would only make \
+        "one column in memory, null in one row of ten at random; plain and uncompressed, since a codec or a dictionary would only make \
          the share smaller; written into memory",
     ),
     (
@@ -56,8 +62,8 @@ const CONDITIONS: [(&str, &str); 4] = [
     ),
     (
         "share",
-        "instructions of the source lines that speak of histograms or unencoded sizes, of all instructions of a write with size \
-         statistics of data pages; what the compiler took from other files into these lines, such as checks of bounds, is not in it",
+        "instructions of the source lines that speak of histograms or unencoded sizes, and of what was inlined there, of all \
+         instructions of a write with size statistics of data pages",
     ),
     (
         "method",
@@ -71,6 +77,8 @@ const CONDITIONS: [(&str, &str); 4] = [
 pub struct WriterOptions {
     /// The program `valgrind`.
     pub valgrind: PathBuf,
+    /// The program `addr2line`, which knows what was inlined where.
+    pub addr2line: PathBuf,
     /// This program, which callgrind runs with `bench write-once`.
     pub lookup: PathBuf,
     /// Pairs of each comparison.
@@ -108,12 +116,13 @@ pub fn run(options: &WriterOptions, progress: &mut dyn FnMut(&str)) -> Result<Re
     Ok(Report::new(about, findings, load_before))
 }
 
-/// Writes a column once with size statistics of data pages: what callgrind counts.
+/// Writes a column once with size statistics of data pages: what callgrind counts. About one row in `null_each` is null, none if
+/// that is 0.
 ///
 /// # Errors
 /// Where it cannot be written, or is not what was given.
-pub fn write_once(column: WrittenColumn, rows: usize, seed: u64) -> Result<(), BenchError> {
-    let batches = columns::batches(column, rows, seed)?;
+pub fn write_once(column: WrittenColumn, rows: usize, null_each: u64, seed: u64) -> Result<(), BenchError> {
+    let batches = columns::batches(column, rows, null_each, seed)?;
     let written = Written::Bounds(SizeStatistics::Page);
     let bytes = columns::write_row_group(&batches, written)?;
     columns::check(bytes, &batches, written)
@@ -121,7 +130,7 @@ pub fn write_once(column: WrittenColumn, rows: usize, seed: u64) -> Result<(), B
 
 fn timed(options: &WriterOptions, column: WrittenColumn) -> Result<Cell> {
     let rows = if options.quick { ROWS_QUICK } else { ROWS };
-    let batches = columns::batches(column, rows, options.seed)?;
+    let batches = columns::batches(column, rows, NULL_EACH, options.seed)?;
     for (_, written) in SIDES {
         columns::check(columns::write_row_group(&batches, written)?, &batches, written)?;
     }
@@ -153,62 +162,89 @@ fn once(batches: &[RecordBatch], written: Written) -> Result<Run> {
 
 fn judge(options: &WriterOptions, column: WrittenColumn, findings: &mut Findings) -> Result<()> {
     let case = column.name();
-    match counted(options, column) {
-        Ok(share) => {
-            let estimate = Estimate::counted(share.percent());
-            findings.judge_by(target_of(WHAT)?, case, &estimate, 0, "by callgrind");
-            let per_row = |instructions: u64| instructions as f64 / ROWS_COUNTED as f64;
-            let count = |what: &str| format!("{what}: {case}");
-            findings.count(
-                count("page-level write"),
-                per_row(share.total),
-                "instructions a row",
-            );
-            findings.count(
-                count("of these, size statistics"),
-                per_row(share.part),
-                "instructions a row",
-            );
+    let both =
+        counted(options, column, NULL_EACH).and_then(|share| Ok((share, counted(options, column, 0)?)));
+    let (share, without_nulls) = match both {
+        Ok(both) => both,
+        Err(reason) => {
+            findings.skip(&format!("{WHAT}: {case}"), reason.to_string());
+            return Ok(());
         }
-        Err(reason) => findings.skip(&format!("{WHAT}: {case}"), reason.to_string()),
-    }
+    };
+    let estimate = Estimate::counted(share.percent());
+    findings.judge_by(target_of(WHAT)?, case, &estimate, 0, "by callgrind");
+    let mut count = |what: &str, value, unit| findings.count(format!("{what}: {case}"), value, unit);
+    let per_row = |instructions: u64| instructions as f64 / ROWS_COUNTED as f64;
+    count("page-level write", per_row(share.total), "instructions a row");
+    count(
+        "of these, size statistics",
+        per_row(share.part),
+        "instructions a row",
+    );
+    count(
+        "size statistics where no row is null",
+        without_nulls.percent(),
+        "%",
+    );
     Ok(())
 }
 
 /// Runs this program under callgrind.
-fn counted(options: &WriterOptions, column: WrittenColumn) -> Result<Share> {
+fn counted(options: &WriterOptions, column: WrittenColumn, null_each: u64) -> Result<Share> {
     let output = std::env::temp_dir().join(format!(
         "lookup-bench-{}-{}.callgrind",
         std::process::id(),
         column.word()
     ));
-    let share = counted_into(options, column, &output);
+    let share = counted_into(options, column, null_each, &output);
     // It is not there where callgrind never ran.
     let _ = std::fs::remove_file(&output);
     share
 }
 
-fn counted_into(options: &WriterOptions, column: WrittenColumn, output: &Path) -> Result<Share> {
+fn counted_into(
+    options: &WriterOptions,
+    column: WrittenColumn,
+    null_each: u64,
+    output: &Path,
+) -> Result<Share> {
     let mut out_file = std::ffi::OsString::from("--callgrind-out-file=");
     out_file.push(output);
-    let mut command = Command::new(&options.valgrind);
+    let mut command = piped(&options.valgrind);
     command
-        .args(["--tool=callgrind", "--compress-strings=no", "--compress-pos=no"])
+        .args([
+            "--tool=callgrind",
+            "--dump-instr=yes",
+            "--compress-strings=no",
+            "--compress-pos=no",
+        ])
         .arg(format!("--toggle-collect={COUNTED}"))
         .arg(out_file)
         .arg(&options.lookup)
         .args(["bench", "write-once", column.word(), "--rows"])
         .args([
             ROWS_COUNTED.to_string(),
-            "--seed".into(),
-            options.seed.to_string(),
+            "--null-each".into(),
+            null_each.to_string(),
         ])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+        .args(["--seed", &options.seed.to_string()]);
     program::output(&mut command)?;
     let text = std::fs::read(output).map_err(|error| BenchError::file(output, error))?;
-    callgrind::share(&String::from_utf8_lossy(&text), &|path| {
-        std::fs::read_to_string(path).ok()
-    })
+    let counted = callgrind::counted(&String::from_utf8_lossy(&text), &options.lookup)?;
+    let mut frames = String::new();
+    for addresses in counted.addresses().chunks(ADDRESSES_TOGETHER) {
+        let mut command = piped(&options.addr2line);
+        command
+            .args(["-a", "-i", "-e"])
+            .arg(&options.lookup)
+            .args(addresses);
+        frames += &String::from_utf8_lossy(&program::output(&mut command)?.stdout);
+    }
+    counted.share(&frames, &|path| std::fs::read_to_string(path).ok())
+}
+
+fn piped(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    program::piped(&mut command);
+    command
 }

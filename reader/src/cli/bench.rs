@@ -44,8 +44,8 @@ enum Workload {
     GetScan(Box<GetScanArgs>),
     /// What size statistics cost when INT64, STRING and LIST columns are written: times, and the share of instructions.
     ///
-    /// It needs no mount and no file. Instructions are counted by valgrind's callgrind; without it the verdicts are skipped, and
-    /// the report says so. What is written is read back once before anything is timed.
+    /// It needs no mount and no file. Instructions are counted by valgrind's callgrind, and put down to source lines by
+    /// addr2line; without these the verdicts are skipped, and the report says so. What is written is read back once before anything is timed.
     ///
     /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
     Writer(Box<WriterArgs>),
@@ -57,6 +57,9 @@ enum Workload {
         /// How many.
         #[arg(long)]
         rows: usize,
+        /// One row in so many is null; none if 0.
+        #[arg(long)]
+        null_each: u64,
         /// What the values follow from.
         #[arg(long)]
         seed: u64,
@@ -181,6 +184,9 @@ struct WriterArgs {
     /// The program valgrind, which counts instructions.
     #[arg(long, value_name = "PROGRAM", default_value = "valgrind")]
     valgrind: PathBuf,
+    /// The program addr2line of binutils, which says what was inlined where.
+    #[arg(long, value_name = "PROGRAM", default_value = "addr2line")]
+    addr2line: PathBuf,
     /// Fewer pairs and shorter runs.
     #[arg(long)]
     quick: bool,
@@ -214,7 +220,12 @@ pub(super) fn run(args: BenchArgs) -> Result<(), BenchError> {
         Workload::Point(args) => point(*args),
         Workload::GetScan(args) => get_scan(*args),
         Workload::Writer(args) => writer(*args),
-        Workload::WriteOnce { column, rows, seed } => bench::write_once(column, rows, seed),
+        Workload::WriteOnce {
+            column,
+            rows,
+            null_each,
+            seed,
+        } => bench::write_once(column, rows, null_each, seed),
         Workload::Local { directory } => {
             bench::answer_locally(&directory, io::stdin().lock(), io::stdout().lock())
         }
@@ -276,6 +287,7 @@ fn writer(args: WriterArgs) -> Result<(), BenchError> {
     })?;
     let options = WriterOptions {
         valgrind: args.valgrind,
+        addr2line: args.addr2line,
         lookup,
         pairs: pairs(args.pairs, args.quick),
         quick: args.quick,

@@ -26,8 +26,7 @@ use crate::rewrite::SizeStatistics;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
-/// A column of a million values would be hidden by a codec or a dictionary: values are plain and uncompressed, and one in ten is
-/// null, so that there are levels to count.
+/// A column that is written plain and uncompressed: a codec or a dictionary would hide what is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenColumn {
     /// INT64.
@@ -84,13 +83,18 @@ pub(super) enum Written {
     Bounds(SizeStatistics),
 }
 
-/// The rows of a column.
-pub(super) fn batches(column: WrittenColumn, rows: usize, seed: u64) -> Result<Vec<RecordBatch>> {
+/// The rows of a column, of which about one in `null_each` is null, or none if that is 0.
+pub(super) fn batches(
+    column: WrittenColumn,
+    rows: usize,
+    null_each: u64,
+    seed: u64,
+) -> Result<Vec<RecordBatch>> {
     let mut random = Random::new(seed);
     let starts = (0..rows).step_by(BATCH_ROWS);
     starts
         .map(|start| {
-            let array = array(column, BATCH_ROWS.min(rows - start), &mut random);
+            let array = array(column, BATCH_ROWS.min(rows - start), null_each, &mut random);
             let field = Field::new("c", array.data_type().clone(), true);
             let schema = Arc::new(Schema::new(vec![field]));
             RecordBatch::try_new(schema, vec![array]).map_err(|error| BenchError::Invalid(error.to_string()))
@@ -98,8 +102,8 @@ pub(super) fn batches(column: WrittenColumn, rows: usize, seed: u64) -> Result<V
         .collect()
 }
 
-fn array(column: WrittenColumn, rows: usize, random: &mut Random) -> ArrayRef {
-    let is_null = |random: &mut Random| random.below(10) == 0;
+fn array(column: WrittenColumn, rows: usize, null_each: u64, random: &mut Random) -> ArrayRef {
+    let is_null = |random: &mut Random| null_each > 0 && random.below(null_each) == 0;
     match column {
         WrittenColumn::Integers => {
             let mut values = Int64Builder::with_capacity(rows);
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_written_is_what_was_given_and_another_write_is_told_apart() {
         for column in WrittenColumn::ALL {
-            let rows = batches(column, 10_000, 7).unwrap();
+            let rows = batches(column, 10_000, 10, 7).unwrap();
             assert_eq!(
                 rows.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(),
                 [8192, 1808]
@@ -260,7 +264,9 @@ mod tests {
             assert_eq!(is_list, column == WrittenColumn::Lists);
             let nulls = rows[0].column(0).null_count();
             assert!(nulls > 100, "{column:?}: {nulls}");
-            let others = batches(column, 10_000, 8).unwrap();
+            let full = batches(column, 100, 0, 7).unwrap();
+            assert_eq!(full[0].column(0).null_count(), 0);
+            let others = batches(column, 10_000, 10, 8).unwrap();
             use SizeStatistics::{Chunk, None, Page};
             for written in [
                 Written::Bare,
