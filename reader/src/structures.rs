@@ -1,24 +1,29 @@
 //! [`StructureCache`]: what is known of files between lookups, under one budget in bytes.
 //!
-//! Owns the keys, the weights and the eviction of decoded structure: footers with their offset indexes, indexes made by
+//! Owns the keys, the weights and the costs of decoded structure, [`store`] the eviction: footers with their offset indexes, indexes made by
 //! walking a column, dictionaries, mapped data pages, and for keys bounds and sorted data pages. Entries are immutable and belong to one version of one file, so that
 //! a changed file never finds them. Refuses errors: what failed is tried again. Shared by all tables whose
 //! [`OpenOptions`](crate::OpenOptions) are clones of one another. Called by [`crate::table`].
 
-use std::collections::VecDeque;
+mod store;
+
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use parquet::file::page_index::offset_index::PageLocation;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::decode::parquet::{Dictionary, FileStructure, KeyBounds, KeyPage, MappedPage, Shape};
 use crate::read_at::VersionKey;
+use store::Store;
 
-/// What an entry takes beside what it weighs itself: key, hash table, counts.
-const ENTRY_BYTES: u64 = 128;
+/// What an entry takes beside what it weighs itself: key, hash table, counts, and what the allocator adds.
+const ENTRY_BYTES: u64 = 224;
+
+/// What a read costs, in bytes that are read and inflated: some 30 µs.
+pub(crate) const READ_COST: u64 = 32 << 10;
 
 /// Bodies of uncompressed data pages up to this length stay in memory by default: a read of any value would cost more
 /// than it saves.
@@ -27,14 +32,8 @@ const HELD_BODY_BYTES: usize = 64 << 10;
 /// By how much shorter bodies have to be once half of the budget is used.
 const PRESSED: usize = 16;
 
-/// What a shard of the cache has at least, if the budget is that much.
-const SHARD_BYTES_MIN: u64 = 64 << 20;
-
-/// What an entry is taken to weigh where their number is estimated.
-const ENTRY_BYTES_USUAL: u64 = 16 << 10;
-
-/// More entries than that are no help to the estimate: room is made as they come.
-const ESTIMATE_MAX: usize = 1 << 20;
+/// Files that are remembered as open without looking whether they still are.
+const OPEN_FILES_MIN: usize = 64;
 
 /// Different schemas that are remembered.
 const SHAPES_MAX: usize = 64;
@@ -88,41 +87,22 @@ impl Entry {
     }
 }
 
-#[derive(Debug, Clone)]
-struct Weight;
-
-impl Weighter<StructureKey, Entry> for Weight {
-    fn weight(&self, _: &StructureKey, entry: &Entry) -> u64 {
-        entry.weight()
-    }
-}
-
-/// A hit takes a lock that readers share and marks the entry; what is inserted pushes out others before it is there, so
-/// that the weight is never above the budget.
-type Entries = Cache<StructureKey, Entry, Weight>;
-
-/// Shards that threads do not meet in, each with room for the largest entries.
-fn entries(budget_bytes: u64) -> Entries {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let shards = usize::try_from(budget_bytes / SHARD_BYTES_MIN).unwrap_or(usize::MAX);
-    let shards = shards.clamp(1, 2 * threads);
-    // The library takes a shard for each 32 entries; those of a small budget are few.
-    let estimated = usize::try_from(budget_bytes / ENTRY_BYTES_USUAL).unwrap_or(usize::MAX);
-    let entries = estimated.clamp(32 * shards, ESTIMATE_MAX);
-    let options = OptionsBuilder::new()
-        .shards(shards)
-        .estimated_items_capacity(entries)
-        .weight_capacity(budget_bytes)
-        .build();
-    match options {
-        Ok(options) => Cache::with_options(
-            options,
-            Weight,
-            DefaultHashBuilder::default(),
-            DefaultLifecycle::default(),
-        ),
-        // Only for what is not set.
-        Err(_) => Cache::with_weighter(entries, budget_bytes, Weight),
+impl Entry {
+    /// What it took to make, as bytes that are read and inflated.
+    fn cost(&self) -> u64 {
+        match self {
+            // Without it nothing that is known of the file is found.
+            Entry::File(file) => 1024 * file.weight() as u64,
+            Entry::Locations(locations) => locations
+                .iter()
+                .map(|location| u64::try_from(location.compressed_page_size).unwrap_or(0))
+                .fold(READ_COST, u64::saturating_add),
+            Entry::Dictionary(dictionary) => READ_COST + dictionary.weight() as u64,
+            Entry::Page(page) => page.cost(),
+            Entry::KeyBounds(bounds) => READ_COST + 4 * bounds.weight() as u64,
+            // Sorting.
+            Entry::KeyPage(page) => READ_COST + 8 * page.weight() as u64,
+        }
     }
 }
 
@@ -131,14 +111,17 @@ fn entries(budget_bytes: u64) -> Entries {
 pub struct StructureCache(Arc<Shared>);
 
 struct Shared {
-    entries: Entries,
+    entries: Store<StructureKey, Entry>,
+    /// Files that somebody may have open, with what has been closed since this was looked through.
+    open_files: Mutex<HashMap<VersionKey, Weak<FileStructure>>>,
+    /// How many of them there may be before it is looked through again.
+    open_files_checked: AtomicUsize,
     shapes: Mutex<VecDeque<Arc<Shape>>>,
-    budget_bytes: u64,
     held_body_bytes: usize,
 }
 
 impl StructureCache {
-    /// A cache that holds up to `budget_bytes`. What is larger than a quarter of that, or than 60 MiB, is used and dropped.
+    /// A cache that holds up to `budget_bytes`. What is larger than a quarter of that is used and dropped.
     pub fn new(budget_bytes: u64) -> StructureCache {
         StructureCache::holding_bodies(budget_bytes, HELD_BODY_BYTES)
     }
@@ -147,40 +130,52 @@ impl StructureCache {
     /// times as much where their values are small. The values of longer ones are read one by one when they are asked for.
     pub fn holding_bodies(budget_bytes: u64, held_body_bytes: usize) -> StructureCache {
         StructureCache(Arc::new(Shared {
-            entries: entries(budget_bytes),
+            entries: Store::new(budget_bytes),
+            open_files: Mutex::default(),
+            open_files_checked: AtomicUsize::new(OPEN_FILES_MIN),
             shapes: Mutex::default(),
-            budget_bytes,
             held_body_bytes,
         }))
     }
 
     /// Bytes that are held.
     pub fn bytes(&self) -> u64 {
-        self.0.entries.weight()
+        self.0.entries.bytes()
     }
 
     /// Bytes that may be held.
     pub fn budget_bytes(&self) -> u64 {
-        self.0.budget_bytes
+        self.0.entries.budget_bytes()
     }
 
     /// How long the body of a data page may be to stay in memory. Where more is asked for than fits, maps without bodies are
     /// worth more than bodies: all of them fit, and each value is one read.
     pub(crate) fn held_body_bytes(&self) -> usize {
-        match self.0.entries.weight() > self.0.budget_bytes / 2 {
+        match self.bytes() > self.budget_bytes() / 2 {
             true => self.0.held_body_bytes / PRESSED,
             false => self.0.held_body_bytes,
         }
     }
 
     pub(crate) fn file(&self, key: VersionKey) -> Option<Arc<FileStructure>> {
-        match self.0.entries.get(&StructureKey::File(key))? {
-            Entry::File(file) => Some(file),
-            _ => None,
+        if let Some(Entry::File(file)) = self.0.entries.get(&StructureKey::File(key)) {
+            return Some(file);
         }
+        // Tables that are open do not use the entry, but what they know hangs on the file's number.
+        let file = self.0.open_files.lock().get(&key)?.upgrade()?;
+        self.put(StructureKey::File(key), Entry::File(file.clone()));
+        Some(file)
     }
 
     pub(crate) fn put_file(&self, key: VersionKey, file: Arc<FileStructure>) {
+        let mut open_files = self.0.open_files.lock();
+        if open_files.len() >= self.0.open_files_checked.load(Relaxed) {
+            open_files.retain(|_, file| file.strong_count() > 0);
+            let checked = (2 * open_files.len()).max(OPEN_FILES_MIN);
+            self.0.open_files_checked.store(checked, Relaxed);
+        }
+        open_files.insert(key, Arc::downgrade(&file));
+        drop(open_files);
         self.put(StructureKey::File(key), Entry::File(file));
     }
 
@@ -243,10 +238,8 @@ impl StructureCache {
     }
 
     fn put(&self, key: StructureKey, entry: Entry) {
-        // What is large would push out everything else, and then go itself. The cache refuses what no shard of it can hold.
-        if entry.weight() <= self.0.budget_bytes / 4 {
-            self.0.entries.insert(key, entry);
-        }
+        let (weight, cost) = (entry.weight(), entry.cost());
+        self.0.entries.put(key, entry, weight, cost);
     }
 
     /// The one copy of a schema, so that files of one table share what is built for it.
@@ -301,7 +294,6 @@ mod tests {
             row_group: 0,
             leaf: leaf as u32,
         };
-        // One shard, and several.
         for budget in [1 << 20, 128 << 20] {
             let cache = StructureCache::new(budget);
             // Some weigh most of a quarter, and together they are 8 budgets.

@@ -348,3 +348,40 @@ fn more_pages_than_fit_keep_their_maps_and_not_their_bodies() {
         "{mapped} data pages mapped again, {exact} values read"
     );
 }
+
+#[test]
+fn a_little_too_small_a_budget_costs_a_little() {
+    const ROWS: u64 = 30_000;
+    let bytes = sample_bytes(Shape::Wide, ROWS, 5);
+    let opened = |budget: u64| {
+        let structures = StructureCache::new(budget);
+        let options = OpenOptions {
+            structures: structures.clone(),
+            ..counted(&bytes, 1).0
+        };
+        (Table::open("/f", options.clone()).unwrap(), options, structures)
+    };
+    let look_up = |table: &Table, r: &mut Seeded, count: usize| {
+        for _ in 0..count {
+            table.get(&[RowId(r.below(ROWS))], &Projection::all()).unwrap();
+        }
+    };
+    let mut r = Seeded::new(5);
+    let (table, _, all) = opened(1 << 30);
+    look_up(&table, &mut r, 500);
+    let budget = all.bytes() * 9 / 10;
+    let (table, options, structures) = opened(budget);
+    look_up(&table, &mut r, 1500);
+    let before = table.counters();
+    look_up(&table, &mut r, 500);
+    let after = table.counters();
+    let made =
+        after.pages_mapped - before.pages_mapped + after.dictionaries_mapped - before.dictionaries_mapped;
+    println!("budget {budget}: {made} data pages and dictionaries made anew for 500 rows of 42 columns");
+    // A row uses some 70 entries. Were a tenth of all missing, by bytes or by number, it would be 7 for each row.
+    assert!(made < 1000, "{made} made anew");
+    assert!(structures.bytes() <= budget);
+    // What is known of an open table is found by who opens it again.
+    let again = Table::open("/f", options).unwrap();
+    assert_eq!(again.counters().footers_hit, 1);
+}

@@ -41,7 +41,8 @@ pub(super) fn decode_plain(
         ColumnReader::FixedLenByteArrayColumnReader(reader) => out.append(reader, false)?,
         ColumnReader::ByteArrayColumnReader(reader) => out.append(reader, true)?,
     };
-    Ok(fits.then(|| out.bytes.into()))
+    // Without what was reserved ahead.
+    Ok(fits.then(|| out.bytes.into_boxed_slice().into()))
 }
 
 struct Plain {

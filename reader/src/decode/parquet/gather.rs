@@ -5,6 +5,7 @@
 //! Refuses pages that are not what their index says. Called by [`crate::table`].
 
 mod rows;
+mod touch;
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,69 +1,119 @@
-//! [`Indexes`]: a data page's values as indexes into the dictionary.
+//! [`Indexes`]: which entry of the dictionary each value of a data page is.
 //!
-//! Owns how they are kept: packed, so that pages with few different values take little memory. Refuses widths above 32 bits,
-//! and runs that end early. Whether the dictionary has such a value is asked by who looks there. Pure. Called by
-//! [`super::mapped`].
+//! Owns how these are kept: as runs where there are few, else packed with the bits that the data page gives them, so that any
+//! of them is found by arithmetic. Refuses runs that end early, and widths above 32. Pure. Called by [`super::mapped`].
 
 use super::levels::decode_runs;
 
-/// Indexes into a dictionary, each of as many bits as the file has for it.
-#[derive(Debug)]
-pub(super) struct Indexes {
-    width: u32,
-    count: usize,
-    /// The lowest bit first, and [`PADDING`] bytes more.
-    packed: Box<[u8]>,
-}
+/// Bytes that a run takes: where it ends, and its number.
+const RUN_BYTES: usize = 8;
 
-/// So that 8 bytes can be read wherever an index begins.
+/// Bytes behind the last number, so that 8 can be read of each, also where it has no bits.
 const PADDING: usize = 8;
 
+#[derive(Debug)]
+pub(super) enum Indexes {
+    /// So many bits each.
+    Packed { bytes: Box<[u8]>, width: u8, count: u32 },
+    /// Where each run ends, and its number.
+    Runs { ends: Box<[u32]>, numbers: Box<[u32]> },
+}
+
 impl Indexes {
-    /// The width of an index in bits, then runs.
+    /// Of `count` values: the width of an index in bits, then runs.
     pub(super) fn decode(bytes: &[u8], count: usize) -> Option<Indexes> {
-        let (width, runs) = match count {
-            0 => (0, bytes),
-            _ => bytes
-                .split_first()
-                .map(|(width, runs)| (u32::from(*width), runs))?,
+        let total = u32::try_from(count).ok()?;
+        let Some((width, encoded)) = bytes.split_first().filter(|_| count > 0) else {
+            let none = Indexes::Runs {
+                ends: Box::default(),
+                numbers: Box::default(),
+            };
+            return (count == 0).then_some(none);
         };
-        if width > u32::BITS {
-            return None;
+        let width = *width;
+        let (mut runs, mut last) = (0usize, None);
+        decode_runs(encoded, u32::from(width), count, |number, _| {
+            runs += usize::from(last != Some(number));
+            last = Some(number);
+        })?;
+        let packed_len = count.checked_mul(usize::from(width))?.div_ceil(8) + PADDING;
+        if runs.checked_mul(RUN_BYTES)? < packed_len {
+            return Indexes::of_runs(encoded, width, count, runs);
         }
-        let bits = count.checked_mul(width as usize)?;
-        let mut packed = vec![0; bits.div_ceil(8) + PADDING];
-        let mut at = 0;
-        decode_runs(runs, width, count, |index, run| {
+        let mut packed = vec![0u8; packed_len];
+        let mut bit = 0;
+        decode_runs(encoded, u32::from(width), count, |number, run| {
             for _ in 0..run {
-                if let Some(eight) = packed[at / 8..].first_chunk_mut::<8>() {
-                    *eight = (u64::from_le_bytes(*eight) | u64::from(index) << (at % 8)).to_le_bytes();
+                if let Some(eight) = packed[bit / 8..].first_chunk_mut::<8>() {
+                    let word = u64::from_le_bytes(*eight) | u64::from(number) << (bit % 8);
+                    *eight = word.to_le_bytes();
                 }
-                at += width as usize;
+                bit += usize::from(width);
             }
         })?;
-        Some(Indexes {
+        Some(Indexes::Packed {
+            bytes: packed.into(),
             width,
-            count,
-            packed: packed.into(),
+            count: total,
         })
     }
 
-    /// The `number`-th of them.
-    #[inline]
-    pub(super) fn get(&self, number: usize) -> Option<usize> {
-        if number >= self.count {
-            return None;
-        }
-        // 7 bits of shift and 32 of width lie within 8 bytes.
-        let bit = number * self.width as usize;
-        let eight = self.packed.get(bit / 8..)?.first_chunk::<8>()?;
-        let mask = (1u64 << self.width) - 1;
-        Some((u64::from_le_bytes(*eight) >> (bit % 8) & mask) as usize)
+    fn of_runs(encoded: &[u8], width: u8, count: usize, runs: usize) -> Option<Indexes> {
+        let (mut ends, mut numbers) = (Vec::with_capacity(runs), Vec::with_capacity(runs));
+        let mut end = 0u32;
+        decode_runs(encoded, u32::from(width), count, |number, run| {
+            end += run as u32;
+            match ends.last_mut() {
+                Some(last) if numbers.last() == Some(&number) => *last = end,
+                _ => {
+                    ends.push(end);
+                    numbers.push(number);
+                }
+            }
+        })?;
+        Some(Indexes::Runs {
+            ends: ends.into(),
+            numbers: numbers.into(),
+        })
     }
 
-    /// Bytes that they take.
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> Option<usize> {
+        match self {
+            Indexes::Packed { bytes, width, count } => {
+                if number >= *count as usize {
+                    return None;
+                }
+                let bit = number * usize::from(*width);
+                let word = u64::from_le_bytes(*bytes.get(bit / 8..)?.first_chunk::<8>()?);
+                Some((word >> (bit % 8) & ((1u64 << *width) - 1)) as usize)
+            }
+            Indexes::Runs { ends, numbers } => {
+                let run = ends.partition_point(|end| *end as usize <= number);
+                numbers.get(run).map(|number| *number as usize)
+            }
+        }
+    }
+
+    /// Reads what [`Indexes::get`] will read first, and says nothing with it.
+    #[inline]
+    pub(super) fn touch(&self, number: usize) -> u64 {
+        match self {
+            Indexes::Packed { bytes, width, .. } => {
+                let byte = bytes.get(number * usize::from(*width) / 8);
+                byte.copied().map_or(0, u64::from)
+            }
+            // Few, and searched.
+            Indexes::Runs { .. } => 0,
+        }
+    }
+
+    /// Bytes that it takes.
     pub(super) fn weight(&self) -> usize {
-        self.packed.len()
+        match self {
+            Indexes::Packed { bytes, .. } => bytes.len(),
+            Indexes::Runs { ends, .. } => ends.len() * RUN_BYTES,
+        }
     }
 }
 
@@ -71,51 +121,57 @@ impl Indexes {
 mod tests {
     use super::*;
 
-    /// Runs as the format has them (Parquet, encodings, RLE and bit-packing hybrid): of equal values, or packed by eights.
-    fn encoded(width: u32, runs: &[(u32, usize)]) -> (Vec<u8>, Vec<usize>) {
-        let (mut bytes, mut values) = (vec![width as u8], Vec::new());
-        for (number, (value, run)) in runs.iter().enumerate() {
-            if number % 2 == 0 {
-                bytes.push((*run as u8) << 1);
-                bytes.extend_from_slice(&value.to_le_bytes()[..width.div_ceil(8) as usize]);
-                values.extend(std::iter::repeat_n(*value as usize, *run));
-                continue;
-            }
-            // Eight values that count up, within the width.
-            let mask = (1u64 << width) - 1;
-            let eight: Vec<u64> = (0..8).map(|n| u64::from(*value).wrapping_add(n) & mask).collect();
-            bytes.push(1 << 1 | 1);
-            let mut bits = vec![0u8; width as usize];
-            for bit in 0..8 * width as usize {
-                let is_set = eight[bit / width as usize] >> (bit % width as usize) & 1;
-                bits[bit / 8] |= (is_set as u8) << (bit % 8);
-            }
-            bytes.extend_from_slice(&bits);
-            values.extend(eight.iter().map(|value| *value as usize));
+    /// A packed run of these numbers.
+    fn packed(numbers: &[u32], width: u32) -> Vec<u8> {
+        let groups = numbers.len().div_ceil(8);
+        let mut bits = Vec::new();
+        for number in numbers
+            .iter()
+            .chain(std::iter::repeat_n(&0, groups * 8 - numbers.len()))
+        {
+            bits.extend((0..width).map(|bit| number >> bit & 1));
         }
-        (bytes, values)
+        let bytes = bits
+            .chunks(8)
+            .map(|byte| byte.iter().rev().fold(0u8, |b, bit| b << 1 | *bit as u8));
+        assert!(groups < 64);
+        std::iter::once((groups as u8) << 1 | 1).chain(bytes).collect()
     }
 
     #[test]
-    fn indexes_of_any_width_are_what_the_runs_say() {
-        for width in 0..=32 {
-            let most = ((1u64 << width) - 1) as u32;
-            let runs = [(most, 3), (most / 3, 8), (most / 2, 13), (most, 8), (0, 1)];
-            let (bytes, values) = encoded(width, &runs);
-            let indexes = Indexes::decode(&bytes, values.len()).unwrap();
-            let got: Vec<Option<usize>> = (0..values.len()).map(|number| indexes.get(number)).collect();
-            assert_eq!(
-                got,
-                values.iter().copied().map(Some).collect::<Vec<_>>(),
+    fn every_index_of_every_width_is_found() {
+        for width in 0..=32u32 {
+            let mask = ((1u64 << width) - 1) as u32;
+            let mut numbers: Vec<u32> = (0..203u32).map(|n| n.wrapping_mul(0x9e37_79b9) & mask).collect();
+            let mut bytes = vec![width as u8];
+            bytes.extend(packed(&numbers, width));
+            numbers.resize(numbers.len().next_multiple_of(8), 0);
+            // 5 times the highest number behind it.
+            bytes.push(5 << 1);
+            bytes.extend(&mask.to_le_bytes()[..width.div_ceil(8) as usize]);
+            numbers.extend([mask; 5]);
+            let indexes = Indexes::decode(&bytes, numbers.len()).unwrap();
+            for (place, number) in numbers.iter().enumerate() {
+                assert_eq!(indexes.get(place), Some(*number as usize), "{width}: {place}");
+            }
+            assert_eq!(indexes.get(numbers.len()), None);
+            assert!(
+                indexes.weight() <= (numbers.len() * width as usize).div_ceil(8) + PADDING,
                 "{width}"
             );
-            assert_eq!(indexes.get(values.len()), None);
-            assert!(indexes.weight() <= values.len() * width as usize / 8 + 9);
-            // One more than there are.
-            assert!(Indexes::decode(&bytes, values.len() + 1).is_none());
         }
-        assert!(Indexes::decode(&[33, 2, 0, 0, 0, 0, 0], 1).is_none());
-        assert!(Indexes::decode(&[], 1).is_none());
+        assert!(Indexes::decode(&[33, 2, 0], 1).is_none(), "too wide");
+        assert!(Indexes::decode(&[], 1).is_none() && Indexes::decode(&[8, 3], 8).is_none());
         assert_eq!(Indexes::decode(&[], 0).unwrap().get(0), None);
+    }
+
+    #[test]
+    fn long_runs_take_no_more_than_they_are() {
+        // 120 times 7, 120 times 300, 120 times 300 again.
+        let bytes = [&[9][..], &[0xf0, 1, 7, 0], &[0xf0, 1, 44, 1], &[0xf0, 1, 44, 1]].concat();
+        let indexes = Indexes::decode(&bytes, 360).unwrap();
+        assert_eq!(indexes.weight(), 16);
+        let got: Vec<_> = [0, 119, 120, 359, 360].map(|n| indexes.get(n)).into();
+        assert_eq!(got, [Some(7), Some(7), Some(300), Some(300), None]);
     }
 }

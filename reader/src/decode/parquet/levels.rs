@@ -84,6 +84,16 @@ impl Levels {
         Ok((ranks.before[word] + here) as usize)
     }
 
+    /// Reads what [`Levels::value_of`] will read first, and says nothing with it.
+    #[inline]
+    pub(super) fn touch(&self, row: usize) -> u64 {
+        let Levels::Some(ranks) = self else {
+            return 0;
+        };
+        let present = ranks.present.get(row / 64).copied().unwrap_or(0);
+        present.wrapping_add(u64::from(ranks.before.get(row / 64).copied().unwrap_or(0)))
+    }
+
     /// Bytes that it takes.
     pub(super) fn weight(&self) -> usize {
         match self {

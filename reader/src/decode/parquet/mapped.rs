@@ -20,7 +20,8 @@ use super::decoded::decode_plain;
 use super::indexes::Indexes;
 use super::levels::{Levels, ROWS_MAX};
 use super::page_header::{PageHeader, PageKind};
-use super::plain::{Dictionary, PlainType, PlainValues};
+use super::plain::{Dictionary, PlainType, PlainValues, touch_byte};
+use crate::structures::READ_COST;
 
 /// What is decoded of one data page.
 const DECODED_BYTES_MAX: usize = 64 << 20;
@@ -39,6 +40,7 @@ pub(crate) struct MappedPage {
     levels: Levels,
     values: Values,
     body: Body,
+    cost: u64,
 }
 
 #[derive(Debug)]
@@ -130,6 +132,8 @@ impl MappedPage {
         let count = levels.value_count(rows);
         let body = page.buffer().clone();
         let rows_stated = rows as u64;
+        // Values are walked one by one; as much for each as for two bytes.
+        let cost = READ_COST + page.buffer().len() as u64 + 2 * count as u64;
         let (values, kept, body) = match page.encoding() {
             Encoding::PLAIN => {
                 let values = PlainValues::of(&body, start, kind, count)
@@ -172,6 +176,7 @@ impl MappedPage {
             levels,
             values,
             body: kept,
+            cost,
         };
         Ok(Mapping::Mapped(Arc::new(page), body))
     }
@@ -218,6 +223,30 @@ impl MappedPage {
         }
     }
 
+    /// Reads what [`MappedPage::place`] will read first, and says nothing with it. So do the two below with what comes next.
+    #[inline]
+    pub(super) fn touch_levels(&self, row: usize) -> u64 {
+        self.levels.touch(row)
+    }
+
+    #[inline]
+    pub(super) fn touch_places(&self, row: usize) -> u64 {
+        match (self.levels.value_of(row), &self.values) {
+            (Ok(number), Values::Plain(values)) => values.touch(number),
+            (Ok(number), Values::Indexes(indexes)) => indexes.touch(number),
+            (Err(_), _) => 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn touch_value(&self, row: usize, dictionary: Option<&Dictionary>) -> u64 {
+        match self.place(row) {
+            Some(Place::Body(part, _)) => self.body().map_or(0, |body| touch_byte(body, Some(part))),
+            Some(Place::Dictionary(index)) => dictionary.map_or(0, |dictionary| dictionary.touch(index)),
+            _ => 0,
+        }
+    }
+
     /// Bytes that it takes.
     pub(crate) fn weight(&self) -> usize {
         let values = match &self.values {
@@ -225,6 +254,11 @@ impl MappedPage {
             Values::Indexes(indexes) => indexes.weight(),
         };
         self.levels.weight() + values + self.body().map_or(0, |body| body.len()) + size_of::<MappedPage>()
+    }
+
+    /// What it takes to make, as bytes that are read and inflated.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
     }
 }
 

@@ -115,6 +115,15 @@ impl PlainValues {
         }
     }
 
+    /// Reads what [`PlainValues::range`] will read first, and says nothing with it.
+    #[inline]
+    pub(super) fn touch(&self, number: usize) -> u64 {
+        match self {
+            PlainValues::Offsets(offsets) => offsets.get(number).copied().map_or(0, u64::from),
+            _ => 0,
+        }
+    }
+
     /// Bytes that it takes.
     pub(super) fn weight(&self) -> usize {
         match self {
@@ -143,10 +152,26 @@ impl Dictionary {
         self.body.get(self.values.range(index)?)
     }
 
+    /// Reads what [`Dictionary::value`] will read first, and says nothing with it.
+    #[inline]
+    pub(super) fn touch(&self, index: usize) -> u64 {
+        match &self.values {
+            PlainValues::Offsets(_) => self.values.touch(index),
+            values => touch_byte(&self.body, values.range(index)),
+        }
+    }
+
     /// Bytes that it takes.
     pub(crate) fn weight(&self) -> usize {
         self.body.len() + self.values.weight() + 64
     }
+}
+
+/// The first byte of `part`.
+#[inline]
+pub(super) fn touch_byte(body: &[u8], part: Option<Range<usize>>) -> u64 {
+    let byte = part.and_then(|part| body.get(part.start));
+    byte.copied().map_or(0, u64::from)
 }
 
 #[cfg(test)]

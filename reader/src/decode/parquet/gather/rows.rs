@@ -36,13 +36,19 @@ impl Gather<'_> {
             .map(|(kind, level)| ColumnValues::new(*kind, *level, wanted))
             .collect();
         let mut left_bytes = limit_bytes;
-        for piece in std::mem::take(&mut self.pieces) {
+        let pieces = std::mem::take(&mut self.pieces);
+        let mut touched = 0;
+        for (number, piece) in pieces.iter().enumerate() {
+            if number == touched {
+                touched = Gather::window_end(&pieces, number);
+                self.touch(&pieces[number..touched]);
+            }
             // A page that is mapped is inflated first, which may take milliseconds.
             if piece.mapped.is_none() {
                 deadline.check("decoding").map_err(Stop::Failed)?;
             }
             self.append(
-                &piece,
+                piece,
                 &fetched[piece.file],
                 &mut values[piece.slot],
                 &mut left_bytes,
