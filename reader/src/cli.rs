@@ -32,10 +32,6 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return wrong_usage(&error),
     };
-    // A benchmark leaves the allocator as it is: the sides that it is held against would pay for this with each large buffer.
-    if !matches!(args.command, Command::Bench(_)) {
-        keep_large_values_apart();
-    }
     silence_expected_panics();
     let result = match args.command {
         Command::Bench(args) => return bench(args),
@@ -56,15 +52,6 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Inflated data pages come and go. As long as each is a mapping of its own, its memory goes with it; but the allocator raises
-/// its threshold for mappings with the first one that is freed, and then three times the budget of what is kept can be
-/// resident.
-fn keep_large_values_apart() {
-    const THRESHOLD_BYTES: libc::c_int = 128 << 10;
-    // SAFETY: sets one number of the allocator; mallopt(3) allows it at any time. Where it is refused nothing has changed.
-    unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, THRESHOLD_BYTES) };
 }
 
 fn bench(args: bench::BenchArgs) -> ExitCode {

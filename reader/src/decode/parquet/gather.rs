@@ -68,6 +68,8 @@ pub(crate) struct Gather<'a> {
     /// Columns without an index that can be used, which have to be walked before anything else.
     walks: Vec<(usize, ColumnKey)>,
     needed: Vec<Vec<Range<u64>>>,
+    /// Where the last column had the first of the rows: columns often have their data pages at the same ones.
+    first_page: usize,
     counts: GatherCounts,
 }
 
@@ -127,6 +129,7 @@ impl<'a> Gather<'a> {
             dictionaries: Vec::new(),
             walks: Vec::new(),
             needed: vec![Vec::new(); files.len()],
+            first_page: 0,
             counts: GatherCounts::default(),
         };
         for (number, FileRows { file, rows }) in files.iter().enumerate() {
@@ -177,13 +180,15 @@ impl<'a> Gather<'a> {
         let column_start = file.column_bytes(row_group, leaf).start;
         let dictionary = column_start..locations.first().map_or(column_start, |l| l.offset as u64);
         let (mut at, mut page) = (wanted.start, 0);
+        let mut likely = self.first_page;
         let mut dictionary_slot = None;
         while at < wanted.end {
             let row = (rows[at] - start) as i64;
-            page += locations[page..]
-                .partition_point(|l| l.first_row_index <= row)
-                .max(1)
-                - 1;
+            page = page_of(&locations, row, page, likely);
+            if at == wanted.start {
+                self.first_page = page;
+            }
+            likely = page + 1;
             let location = &locations[page];
             let end_row = locations
                 .get(page + 1)
@@ -275,6 +280,19 @@ impl<'a> Gather<'a> {
         }
         Ok(())
     }
+}
+
+/// The data page of a row of the row group, `from` or later: the `likely` one if that is it, which saves a search through memory that
+/// nobody has touched.
+fn page_of(locations: &[PageLocation], row: i64, from: usize, likely: usize) -> usize {
+    let begins_by = |page: usize| locations.get(page).is_some_and(|l| l.first_row_index <= row);
+    if likely >= from && begins_by(likely) && !begins_by(likely + 1) {
+        return likely;
+    }
+    from + locations[from..]
+        .partition_point(|l| l.first_row_index <= row)
+        .max(1)
+        - 1
 }
 
 impl From<TooMany> for Stop {
