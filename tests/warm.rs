@@ -32,6 +32,23 @@ fn what_was_warmed_costs_nothing_and_what_was_evicted_costs_again() {
 }
 
 #[test]
+fn a_deleted_cache_directory_is_seen_by_the_next_command_and_filled_again_by_it() {
+    let (tree, cache) = (Tree::new(), tempfile::tempdir().unwrap());
+    tree.write("f", &pattern(1 << 20));
+    let mut daemon = Daemon::new();
+    let options = format!("cache_dir={}", cache.path().join("c").display());
+    let mount = daemon.mount(&tree.url(), &options);
+    let pages = warm(&daemon, &["--all"], &[&mount])["pages_on_disk"].clone();
+    assert_ne!(pages, 0);
+    fs::remove_dir_all(cache.path().join("c")).unwrap();
+    let done = warm(&daemon, &["--all", "--check"], &[&mount]);
+    assert_eq!(done["pages_on_disk"], 0, "{done}");
+    assert_eq!(daemon.count("/cache/disk/lost_directories"), 1);
+    let done = warm(&daemon, &["--all"], &[&mount]);
+    assert_eq!(done["pages_on_disk"], pages, "{done}");
+}
+
+#[test]
 fn manifests_are_warmed_whole_and_plain_files_only_by_all() {
     let tree = Tree::new();
     fs::create_dir_all(tree.path().join("t/manifest")).unwrap();

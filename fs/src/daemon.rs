@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lookupfs_cache::clock::Clock;
@@ -71,6 +71,8 @@ pub struct Daemon {
     answers: Arc<NamespaceMemory>,
     sources: Mutex<HashMap<SourceName, Arc<OpenSource>>>,
     mounts: Arc<Mounts>,
+    /// How often the kernel's names were to be dropped since the last walk through them ended.
+    walks: Arc<AtomicUsize>,
     /// One request to mount at a time: two for the same place would race.
     mounting: Mutex<()>,
     is_ending: AtomicBool,
@@ -139,6 +141,7 @@ impl Daemon {
             shared,
             sources: Mutex::default(),
             mounts: Arc::default(),
+            walks: Arc::default(),
             mounting: Mutex::default(),
             is_ending: AtomicBool::new(false),
             at_reset: Mutex::default(),
@@ -190,6 +193,7 @@ impl Daemon {
             .entry(key.source().clone())
             .or_insert(source)
             .clone();
+        source.agree(&request.options, &request.given_for_source)?;
         let plans = plans(request)?;
         let mut done: Vec<PathBuf> = Vec::new();
         for plan in &plans {
@@ -312,11 +316,21 @@ impl Daemon {
         for source in self.sources.lock().values() {
             source.namespace.clear();
         }
-        let mounts = self.mounts.list();
+        // One walk at a time; what is asked for meanwhile begins it anew.
+        if self.walks.fetch_add(1, Ordering::SeqCst) > 0 {
+            return;
+        }
+        let (mounts, walks) = (self.mounts.clone(), self.walks.clone());
         // A notification may wait for a request that is under way: not on a thread that answers those.
         self.runtime.spawn_blocking(move || {
-            for mounted in mounts.iter() {
-                mounted.filesystem.drop_kernel_entries();
+            loop {
+                let asked = walks.load(Ordering::SeqCst);
+                for mounted in mounts.list().iter() {
+                    mounted.filesystem.drop_kernel_entries();
+                }
+                if walks.fetch_sub(asked, Ordering::SeqCst) == asked {
+                    return;
+                }
             }
         });
     }

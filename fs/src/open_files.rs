@@ -85,11 +85,16 @@ impl<P, R> OpenFiles<P, R> {
             }
             Entry::Vacant(entry) => {
                 let has_given_up = self.has_given_up();
-                report.is_given_up.store(has_given_up, Relaxed);
+                if has_given_up {
+                    report.is_given_up.store(true, Relaxed);
+                }
                 let complete = if has_given_up {
                     None
                 } else {
-                    report.note(complete())
+                    report.note(complete()).or_else(|| {
+                        self.put_back();
+                        None
+                    })
                 };
                 let backing = complete.and_then(|pin| match register(&pin) {
                     Ok(registration) => {
@@ -130,6 +135,12 @@ impl<P, R> OpenFiles<P, R> {
         };
         self.refused.fetch_add(1, Relaxed);
         (beyond + 1) % RETRY_OPENS != 0
+    }
+
+    /// Nothing was tried: the next open may.
+    fn put_back(&self) {
+        let is_beyond = |refused: u32| (refused > REFUSALS_MAX).then(|| refused - 1);
+        let _ = self.refused.fetch_update(Relaxed, Relaxed, is_beyond);
     }
 
     /// One who had the file open has closed it.

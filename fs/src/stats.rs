@@ -3,11 +3,12 @@
 //! Counts go up from the start of the daemon, or of a mount, and never down: what was counted since a reset is a
 //! difference that is made where it is shown. METRICS.md documents every name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::control::mount_namespace;
 use crate::counters::CounterValues;
 use crate::file_usage::FileStats;
 use crate::kernel_settings::KernelSettings;
@@ -31,6 +32,9 @@ pub struct Stats {
     pub uptime_s: f64,
     /// Its options.
     pub options: DaemonOptions,
+    /// The mount namespace it mounts in; `None` where it cannot see that.
+    #[serde(default)]
+    pub mount_namespace: Option<String>,
     /// Its mounts.
     pub mounts: Vec<MountStats>,
     /// What the kernel asked, over all mounts, those that have gone included.
@@ -105,6 +109,15 @@ pub const GAUGES: &[&str] = &[
 ];
 
 impl Stats {
+    /// Whether the daemon serves this mount point of the caller: the same path may be another's in another mount namespace.
+    pub fn serves(&self, mount_point: &Path) -> bool {
+        let is_seen = match (&self.mount_namespace, mount_namespace()) {
+            (Some(theirs), Some(own)) => *theirs == own,
+            _ => true,
+        };
+        is_seen && self.mounts.iter().any(|mount| mount.mount_point == mount_point)
+    }
+
     /// What was counted since the last reset; without one, since the start.
     #[must_use]
     pub fn since_reset(mut self) -> Stats {

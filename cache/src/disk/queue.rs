@@ -155,7 +155,7 @@ impl Queue {
         })
     }
 
-    /// Waits until what was queued so far is written or skipped, or the tier is switched off. Takes no room from others.
+    /// Waits until what was queued so far is written or skipped, or the tier is switched off; callers bound it. Takes no room from others.
     pub(super) async fn settled(&self) {
         let (tell, told) = oneshot::channel();
         let mut told = pin!(told);

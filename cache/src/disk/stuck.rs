@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::version::VersionId;
 
 /// How often it is tried again to delete them.
-const RETRY: Duration = Duration::from_secs(30);
+pub(super) const RETRY: Duration = Duration::from_secs(30);
 
 /// Versions whose files could not be deleted, with the bytes they take.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
 
 use super::directory::{Intact, Left};
@@ -15,6 +15,7 @@ use super::evict::Victim;
 use super::geometry::Shape;
 use super::index::Standing;
 use super::queue::{Job, NewPage, Order};
+use super::stuck::RETRY;
 use super::version_file::{VersionFiles, run_pages_max};
 use super::{Core, load, runs};
 use crate::memory::Kind;
@@ -26,18 +27,25 @@ const SLACK_BYTES: u64 = 16 << 10;
 impl Core {
     /// Ends once nobody can give orders any more.
     pub(super) fn write_all(&self, orders: &Receiver<Order>) {
-        while let Ok(order) = orders.recv() {
+        loop {
+            let order = orders.recv_timeout(RETRY);
+            self.retry_deletions();
             let job = match order {
-                Order::Write(job) => job,
-                Order::Tell(told) => {
+                Ok(Order::Write(job)) => job,
+                Ok(Order::Tell(told)) => {
+                    // Whoever asked is about to say what is there.
+                    if !self.switch.is_paused() {
+                        self.look_after_directory();
+                    }
                     // Whoever asked may have given up.
                     let _ = told.send(());
                     continue;
                 }
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
             };
             let count = job.pages.len() as u64;
             self.counters.steps.add(1);
-            self.retry_deletions();
             if self.switch.is_paused() || !self.look_after_directory() {
                 self.counters.skipped_pages.add(count);
                 continue;

@@ -1,7 +1,6 @@
 //! `lookupfs stats`: asks the daemons of this user, and prints what they say.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use super::{CommandError, failed};
 use crate::cli::StatsArgs;
@@ -32,10 +31,7 @@ pub fn stats(args: &StatsArgs) -> Result<(), CommandError> {
             since_reset: !args.json,
         }),
     };
-    let shows = |stats: &Stats| {
-        let is_it = |wanted: &PathBuf| stats.mounts.iter().any(|mount| mount.mount_point == *wanted);
-        wanted.as_ref().is_some_and(is_it)
-    };
+    let shows = |stats: &Stats| wanted.as_ref().is_some_and(|wanted| stats.serves(wanted));
     let mut daemons = daemons::ask_until(&request, shows).map_err(CommandError::Failed)?;
     if wanted.is_some() {
         daemons.answered.retain(|(_, stats)| shows(stats));

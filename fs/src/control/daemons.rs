@@ -117,7 +117,7 @@ fn ask_each_of(
 /// # Errors
 /// One sentence for people, where no daemon of this user is known to.
 pub fn daemon_of(mount_point: &Path) -> Result<(PathBuf, Vec<PathBuf>), String> {
-    let serves = |stats: &Stats| stats.mounts.iter().any(|mount| mount.mount_point == mount_point);
+    let serves = |stats: &Stats| stats.serves(mount_point);
     let mut daemons = ask_until(&StatsRequest::default(), serves)?;
     match daemons.answered.iter().position(|(_, stats)| serves(stats)) {
         Some(at) => {
@@ -164,6 +164,7 @@ mod tests {
             version: String::new(),
             uptime_s: 0.0,
             options: DaemonOptions::default(),
+            mount_namespace: None,
             mounts: Vec::new(),
             kernel: Default::default(),
             cache: Default::default(),

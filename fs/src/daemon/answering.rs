@@ -15,7 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::{Daemon, WARMS_MAX};
 use crate::control::connection::{self, Answers, Asked};
-use crate::control::{Answer, FilesRequest, MountRequest, Request, StatsRequest};
+use crate::control::{Answer, FilesRequest, MountRequest, Request, StatsRequest, mount_namespace};
 use crate::file_usage::Since;
 use crate::metrics;
 use crate::mounts::{Mounted, Mounts};
@@ -146,6 +146,7 @@ impl Daemon {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             options: self.options.clone(),
+            mount_namespace: mount_namespace(),
             mounts: mounts.iter().map(|mounted| mount_stats(mounted)).collect(),
             kernel: self.mounts.asked(),
             cache: serde_json::to_value(self.shared.pages.stats()).unwrap_or_default(),

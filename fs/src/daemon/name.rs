@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::control::{DaemonFiles, listener};
+use crate::control::{self, DaemonFiles, listener};
 use crate::launch;
 
 /// The lock that makes a daemon the only one of its name, for as long as the value lives.
@@ -17,6 +17,11 @@ pub struct DaemonLock(#[expect(dead_code, reason = "held for its Drop")] Flock<F
 
 /// How long a daemon that is ending may take to give its name away: it listens no more, and what it does last is short.
 const NAME_WAIT: Duration = Duration::from_secs(5);
+
+/// Also one that is stopped, and whose backlog is full.
+fn listens(files: &DaemonFiles) -> bool {
+    !matches!(listener::connect(&files.socket), Err(error) if control::nobody_listens(&error))
+}
 
 /// Takes the name of a daemon; waits for one that is ending, and for none that listens.
 ///
@@ -33,7 +38,7 @@ pub fn take_name(name: &str, files: &DaemonFiles) -> Result<DaemonLock, String> 
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(DaemonLock(lock)),
-            Err((_, errno)) if start.elapsed() > NAME_WAIT || listener::connect(&files.socket).is_ok() => {
+            Err((_, errno)) if start.elapsed() > NAME_WAIT || listens(files) => {
                 return Err(format!(
                     "a daemon named {name} is running already ({errno}); give another with --daemon NAME"
                 ));

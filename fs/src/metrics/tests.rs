@@ -18,6 +18,7 @@ fn stats(daemon: &str, mount_point: &str) -> Stats {
         version: "0".into(),
         uptime_s: 1.5,
         options: DaemonOptions::default(),
+        mount_namespace: None,
         mounts: vec![MountStats {
             mount_point: mount_point.into(),
             source: "file:///x".into(),

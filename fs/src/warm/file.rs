@@ -137,7 +137,7 @@ async fn check(job: &Job, version: &FileVersion) {
 
 /// Waits until what is queued for the disk is there or was refused. A disk that hangs is waited for once: what it has not taken
 /// by then counts as not there.
-async fn settle(job: &Job) -> bool {
+pub(super) async fn settle(job: &Job) -> bool {
     if job.disk.is_silent() {
         return false;
     }

@@ -73,6 +73,8 @@ impl Job {
 
     /// Works on every file at or below the paths.
     pub async fn run(&self, mut inputs: mpsc::Receiver<Input>) {
+        // Which also shows whether the directory of the disk tier is still there.
+        file::settle(self).await;
         let (send, receive) = mpsc::channel::<Found>(AHEAD_MAX);
         let walking = async move {
             while let Some(Input::Path { mount_point, below }) = inputs.recv().await {

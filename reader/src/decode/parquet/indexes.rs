@@ -1,7 +1,7 @@
 //! [`Indexes`]: which entry of the dictionary each value of a data page is.
 //!
 //! Owns how these are kept: as runs where there are few, else packed with the bits that the data page gives them, so that any
-//! of them is found by arithmetic. Refuses runs that end early, and widths above 32. Pure. Called by [`super::mapped`].
+//! of them is found by arithmetic. Refuses runs that end early, numbers wider than stated, and widths above 32. Pure. Called by [`super::mapped`].
 
 use super::levels::decode_runs;
 
@@ -31,11 +31,16 @@ impl Indexes {
             return (count == 0).then_some(none);
         };
         let width = *width;
-        let (mut runs, mut last) = (0usize, None);
+        let (mut runs, mut last, mut fits) = (0usize, None, true);
         decode_runs(encoded, u32::from(width), count, |number, _| {
             runs += usize::from(last != Some(number));
             last = Some(number);
+            // A run states its number in whole bytes: what it has too many would become part of its neighbours.
+            fits &= u64::from(number) >> width == 0;
         })?;
+        if !fits {
+            return None;
+        }
         let packed_len = count.checked_mul(usize::from(width))?.div_ceil(8) + PADDING;
         if runs.checked_mul(RUN_BYTES)? < packed_len {
             return Indexes::of_runs(encoded, width, count, runs);
@@ -161,6 +166,9 @@ mod tests {
             );
         }
         assert!(Indexes::decode(&[33, 2, 0], 1).is_none(), "too wide");
+        // A run of one with all 8 bits of 1 set, then a group of zeros; and 16 bits where there are 9.
+        assert!(Indexes::decode(&[1, 2, 0xff, 3, 0], 8).is_none());
+        assert!(Indexes::decode(&[9, 2, 0xff, 0xff], 1).is_none());
         assert!(Indexes::decode(&[], 1).is_none() && Indexes::decode(&[8, 3], 8).is_none());
         assert_eq!(Indexes::decode(&[], 0).unwrap().get(0), None);
     }

@@ -1,7 +1,7 @@
 //! [`Levels`]: which rows of a data page have a value, and which value that is.
 //!
 //! Owns the decoding of RLE / bit-packed runs, for definition levels here and for dictionary indexes in
-//! [`super::mapped`], and the rank of a row among those that are not null. Refuses levels above the column's
+//! [`super::indexes`], and the rank of a row among those that are not null. Refuses levels above the column's
 //! highest, and runs that end early. Pure.
 
 /// Rows of a data page that are indexed; larger ones go through the format library.
