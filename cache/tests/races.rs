@@ -119,8 +119,11 @@ fn readers_and_an_evictor(order: Order, looks_again: bool, evictions: u32) {
                 assert_eq!(reader.await.unwrap(), BYTES);
             }
             evictor.await.unwrap();
+            // Readers may have their answer a moment before the slot goes. One that stays is a schedule without end.
+            while cache.flights.len() > 0 {
+                future::yield_now().await;
+            }
         });
-        assert_eq!(cache.flights.len(), 0);
         let (fetches, taken) = (
             cache.fetches.load(Ordering::Relaxed),
             cache.evictions.load(Ordering::Relaxed),

@@ -1,6 +1,6 @@
 //! [`StructureCache`]: what is known of files between lookups, under one budget in bytes.
 //!
-//! Owns the keys, the weights and the costs of decoded structure, [`store`] the eviction: footers with their offset indexes, indexes made by
+//! Owns the keys, the weights and the costs of decoded structure, `store` the eviction: footers with their offset indexes, indexes made by
 //! walking a column, dictionaries, mapped data pages, and for keys bounds and sorted data pages. Entries are immutable and belong to one version of one file, so that
 //! a changed file never finds them. Refuses errors: what failed is tried again. Shared by all tables whose
 //! [`OpenOptions`](crate::OpenOptions) are clones of one another. Called by [`crate::table`].
