@@ -1,18 +1,33 @@
 //! A real HDFS that one test owns and may break; tests that only use one share [`crate::hdfs::MiniHdfs`].
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Ports that one instance uses, from its base.
 const PORTS: u16 = 200;
-const TRIES: u16 = 5;
+/// Bases: below the ports that the kernel gives to clients, any of which may hold one that a server wants, and below
+/// those that the scripts take.
+const BASES: std::ops::Range<u16> = 5000..20000;
+const TRIES: usize = 5;
 
 /// One instance; its processes end when it is dropped.
 #[derive(Debug)]
 pub struct OwnHdfs {
     home: tempfile::TempDir,
     base_port: u16,
+    /// The last port from the base on, which the instance does not use: who listens on it has them all.
+    _claim: TcpListener,
+}
+
+/// Ports of one instance that no other test has, of this process or another.
+fn claim_ports() -> (u16, TcpListener) {
+    for base in BASES.step_by(usize::from(PORTS)) {
+        if let Ok(claim) = TcpListener::bind((Ipv4Addr::LOCALHOST, base + PORTS - 1)) {
+            return (base, claim);
+        }
+    }
+    panic!("no {PORTS} ports in a row are free in {BASES:?}");
 }
 
 impl OwnHdfs {
@@ -21,24 +36,28 @@ impl OwnHdfs {
     /// # Panics
     /// Where it does not start.
     pub fn start(arguments: &[&str]) -> OwnHdfs {
-        static NEXT: AtomicU16 = AtomicU16::new(0);
         let mut last = String::new();
-        for _ in 0..TRIES {
+        // Held until the end: each try has other ports.
+        let mut tried = Vec::new();
+        while tried.len() < TRIES {
             let home = match tempfile::tempdir() {
                 Ok(home) => home,
                 Err(error) => panic!("no temporary folder: {error}"),
             };
-            // Away from the default base and from other test processes.
-            let slot = (std::process::id() as u16 % 40) + NEXT.fetch_add(40, Ordering::Relaxed) % 120;
+            let (base_port, claim) = claim_ports();
             let hdfs = OwnHdfs {
                 home,
-                base_port: 36000 + slot * PORTS % 24000,
+                base_port,
+                _claim: claim,
             };
             let mut all = vec!["start", "--fresh"];
             all.extend_from_slice(arguments);
             match hdfs.try_run(&all) {
                 Ok(_) => return hdfs,
-                Err(error) => last = error,
+                Err(error) => {
+                    last = error;
+                    tried.push(hdfs);
+                }
             }
         }
         panic!("minihdfs.sh start failed {TRIES} times: {last}");

@@ -289,7 +289,7 @@ impl OpenSource {
         Some(reason)
     }
 
-    /// Ends once a NameNode has been found, [`PROBES`] times in a row, to be at no host that is known, or at none of whose
+    /// Ends once a NameNode has been found, several times in a row, to be at no host that is known, or at none of whose
     /// addresses anybody listens: requests would be tried again for as long as their deadline allows, and nothing of that
     /// would change. Of a nameservice, whose NameNodes the configuration names, nothing is found.
     pub async fn find_hopeless(&self) -> String {

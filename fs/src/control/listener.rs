@@ -18,7 +18,7 @@ use nix::sys::time::TimeVal;
 /// as it comes to with a process that is stopped and asked again and again.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
-/// Connects within [`CONNECT_WAIT`].
+/// Connects within one second.
 ///
 /// # Errors
 /// `WouldBlock` where too many wait already; others as the socket says.

@@ -1,6 +1,6 @@
 //! Connections whose request has not come yet: so many of them, and no longer than needed where others wait.
 //!
-//! Owns who makes way: a newcomer that finds no place has the oldest one sent away, once that has had [`PROTECTED`] to
+//! Owns who makes way: a newcomer that finds no place has the oldest one sent away, once that has had a moment to
 //! speak. Clients that stay silent and come again as soon as they are cut off so delay a scraper, which speaks at once,
 //! by a fraction of a second. Refuses to know what is said. Called by [`super::http`].
 
