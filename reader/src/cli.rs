@@ -222,7 +222,7 @@ fn sample(args: SampleArgs) -> Result<()> {
 }
 
 fn open(args: &TargetArgs) -> Result<Table> {
-    Table::open(args.mounts.target(), args.options())
+    Table::open(args.mounts.target(), args.options()?)
 }
 
 fn print(args: &TargetArgs, table: &Table, stream: crate::RowStream) -> Result<()> {

@@ -30,6 +30,7 @@ use crate::mounts::{MountedFile, Opener, Spread, Target};
 use crate::plan::{Coalesce, RowMap};
 use crate::read_at::ReadCounts;
 use crate::row::{RowId, RowRange};
+use crate::sidecar::Sidecars;
 use crate::structures::StructureCache;
 pub use counters::LookupCounters;
 use counters::{Done, Stage};
@@ -61,6 +62,12 @@ pub struct OpenOptions {
     /// What is known of files between lookups. Clones of these options share it, so that a file that is opened again
     /// with a clone needs no read for what is known of it.
     pub structures: StructureCache,
+    /// What stays known on disk, so that a program that starts anew reads values by their own bytes from the beginning; `None`
+    /// is nothing. Files that `structures` knows already keep what they were opened with.
+    pub sidecars: Option<Sidecars>,
+    /// Offset indexes are compared with the headers of all data pages of a column before they are used, which costs a read
+    /// of the whole column once. Without it, only the data pages that are read are held against them.
+    pub verify: bool,
     /// Threads that read, for all tables that are opened with clones of these options.
     pub threads: ReadThreads,
     /// Opens files; `None` is `pread`.
@@ -79,6 +86,8 @@ impl Default for OpenOptions {
             tail_bytes_guess: 64 << 10,
             counts: ReadCounts::default(),
             structures: StructureCache::default(),
+            sidecars: None,
+            verify: false,
             threads: ReadThreads::default(),
             opener: None,
         }

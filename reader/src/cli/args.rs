@@ -12,6 +12,7 @@ use crate::mounts::{Spread, Target};
 use crate::output::Output;
 use crate::row::{RowRange, Rows};
 use crate::sample::Shape;
+use crate::sidecar::Sidecars;
 use crate::structures::StructureCache;
 use crate::table::{Missing, OpenOptions, Projection};
 
@@ -131,6 +132,13 @@ pub(super) struct TargetArgs {
     /// Print opens, reads, bytes, what was known already, and microseconds of each stage on stderr.
     #[arg(long)]
     pub(super) explain: bool,
+    /// Where what is known of a file stays from one run to the next: a directory, or none. Default: lookupfs in
+    /// XDG_CACHE_HOME, else in ~/.cache; nothing is kept where that cannot be used.
+    #[arg(long, value_name = "DIR")]
+    sidecars: Option<PathBuf>,
+    /// Compare page indexes with the headers of all data pages before they are used. Reads whole columns, once.
+    #[arg(long)]
+    verify: bool,
 }
 
 impl TargetArgs {
@@ -141,14 +149,32 @@ impl TargetArgs {
         }
     }
 
-    pub(super) fn options(&self) -> OpenOptions {
-        OpenOptions {
+    /// The directory that was named has to do; that the default one does not is for --explain to say.
+    fn sidecars(&self) -> Result<Option<Sidecars>> {
+        match &self.sidecars {
+            Some(none) if none.as_os_str() == "none" => Ok(None),
+            Some(dir) => Sidecars::open(dir).map(Some),
+            None => match Sidecars::default_dir().map(Sidecars::open) {
+                Some(Ok(sidecars)) => Ok(Some(sidecars)),
+                Some(Err(error)) if self.explain => {
+                    eprintln!("nothing is kept for the next run: {error}");
+                    Ok(None)
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+
+    pub(super) fn options(&self) -> Result<OpenOptions> {
+        Ok(OpenOptions {
             // Rows exist twice while they are put in order, and the bytes of a batch stay for the next.
             max_result_bytes: self.memory.0 / 8,
             max_fetch_bytes: self.memory.0 / 4,
             structures: StructureCache::new(self.memory.0 / 4),
+            sidecars: self.sidecars()?,
+            verify: self.verify,
             ..self.mounts.options()
-        }
+        })
     }
 }
 

@@ -23,6 +23,7 @@ mod page_header;
 mod pages;
 mod plain;
 mod projection;
+mod remembered;
 mod rows;
 mod schema_guard;
 mod thrift;
@@ -42,6 +43,7 @@ use parquet::file::metadata::ParquetMetaData;
 use crate::decode::guarded;
 use crate::error::Result;
 use crate::plan::{DataPage, Layout};
+use crate::sidecar::Sidecar;
 use crate::structures::StructureCache;
 pub(crate) use audit::{ColumnAudit, audit};
 pub(crate) use bounds::KeyBounds;
@@ -76,6 +78,8 @@ pub(crate) struct FileStructure {
     footer_bytes: u64,
     tail_bytes: u64,
     projections: Mutex<KnownProjections>,
+    /// What is known of this version on disk.
+    sidecar: Option<Sidecar>,
     weight: usize,
 }
 
@@ -86,11 +90,15 @@ impl FileStructure {
         len: u64,
         guess: u64,
         cache: &StructureCache,
+        sidecar: Option<Sidecar>,
         read: &mut dyn FnMut(Range<u64>) -> Result<Bytes>,
     ) -> Result<FileStructure> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let footer = footer::load(path, len, guess, read)?;
         let index = Arc::new(footer.index);
+        if let Some(sidecar) = &sidecar {
+            remembered::distrust_known(sidecar, &index);
+        }
         let metadata = footer
             .metadata
             .into_builder()
@@ -121,6 +129,7 @@ impl FileStructure {
             footer_bytes: footer.footer_bytes,
             tail_bytes: footer.tail_bytes,
             projections: Mutex::default(),
+            sidecar,
             weight,
         })
     }
@@ -128,6 +137,11 @@ impl FileStructure {
     /// Bytes that it takes.
     pub(crate) fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// From now on an offset index is only used once it was compared with the headers of all data pages of its column.
+    pub(crate) fn verify(&self) {
+        self.index.verify();
     }
 }
 

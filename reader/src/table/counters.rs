@@ -21,6 +21,8 @@ pub struct LookupCounters {
     pub footers_hit: u64,
     /// Data pages that were mapped already.
     pub pages_hit: u64,
+    /// Of these, data pages whose maps came from a sidecar.
+    pub pages_restored: u64,
     /// Data pages that were read whole and mapped.
     pub pages_mapped: u64,
     /// Dictionaries that were known already.
@@ -52,7 +54,7 @@ impl LookupCounters {
         };
         format!(
             "rows {rows}  opens {}  reads {}  bytes {}  open {} us  plan {} us  fetch {} us  decode {} us\n\
-             known: footers {}  data pages {}  dictionaries {}   made: data pages {}  dictionaries {}   \
+             known: footers {}  data pages {} ({} from the sidecar)  dictionaries {}   made: data pages {}  dictionaries {}   \
              values read by their own bytes {}  indexes given up {}\n{keys}",
             self.opens,
             self.reads,
@@ -63,6 +65,7 @@ impl LookupCounters {
             self.decode_us,
             self.footers_hit,
             self.pages_hit,
+            self.pages_restored,
             self.dictionaries_hit,
             self.pages_mapped,
             self.dictionaries_mapped,
@@ -86,6 +89,7 @@ pub(super) struct Done {
     pub(super) times_us: [AtomicU64; 4],
     footers_hit: AtomicU64,
     pages_hit: AtomicU64,
+    pages_restored: AtomicU64,
     pages_mapped: AtomicU64,
     dictionaries_hit: AtomicU64,
     dictionaries_mapped: AtomicU64,
@@ -105,6 +109,7 @@ impl Done {
 
     pub(super) fn add(&self, counts: GatherCounts) {
         self.pages_hit.fetch_add(counts.pages_hit, Relaxed);
+        self.pages_restored.fetch_add(counts.pages_restored, Relaxed);
         self.pages_mapped.fetch_add(counts.pages_mapped, Relaxed);
         self.dictionaries_hit.fetch_add(counts.dictionaries_hit, Relaxed);
         self.dictionaries_mapped
@@ -127,6 +132,7 @@ impl Done {
         LookupCounters {
             footers_hit: self.footers_hit.load(Relaxed),
             pages_hit: self.pages_hit.load(Relaxed),
+            pages_restored: self.pages_restored.load(Relaxed),
             pages_mapped: self.pages_mapped.load(Relaxed),
             dictionaries_hit: self.dictionaries_hit.load(Relaxed),
             dictionaries_mapped: self.dictionaries_mapped.load(Relaxed),

@@ -40,14 +40,8 @@ pub(super) fn open(
         let mounted = Arc::new(fetcher.call(&deadline, "opening", move || {
             MountedFile::open(&on_mounts, spread, opener)
         })?);
-        let known = mounted.version_key().and_then(|key| options.structures.file(key));
-        let structure = match known {
-            Some(structure) => {
-                footers_hit.fetch_add(1, Relaxed);
-                structure
-            }
-            None => load(&mounted, &options, guess, &fetcher, &deadline)?,
-        };
+        let (structure, is_known) = structure_of(&mounted, &options, guess, &fetcher, &deadline)?;
+        footers_hit.fetch_add(u64::from(is_known), Relaxed);
         let parquet = ParquetFile::new(mounted.path(), structure);
         guess = guess
             .max(parquet.tail_bytes().next_multiple_of(4096))
@@ -111,6 +105,26 @@ fn check_schemas(files: &[TableFile]) -> Result<()> {
     Ok(())
 }
 
+/// Footer and offset index, and whether they were known.
+fn structure_of(
+    mounted: &Arc<MountedFile>,
+    options: &OpenOptions,
+    guess: u64,
+    fetcher: &Fetcher,
+    deadline: &Deadline,
+) -> Result<(Arc<FileStructure>, bool)> {
+    let known = mounted.version_key().and_then(|key| options.structures.file(key));
+    let is_known = known.is_some();
+    let structure = match known {
+        Some(structure) => structure,
+        None => load(mounted, options, guess, fetcher, deadline)?,
+    };
+    if options.verify {
+        structure.verify();
+    }
+    Ok((structure, is_known))
+}
+
 /// Reads footer and offset index, and remembers them.
 fn load(
     mounted: &Arc<MountedFile>,
@@ -121,7 +135,11 @@ fn load(
 ) -> Result<Arc<FileStructure>> {
     let mut read = |range| fetcher.read(mounted, range, deadline);
     let cache = &options.structures;
-    let structure = FileStructure::open(mounted.path(), mounted.len(), guess, cache, &mut read);
+    let sidecar = match (&options.sidecars, mounted.version_key()) {
+        (Some(sidecars), Some(key)) => Some(sidecars.of(&key, mounted.len())),
+        _ => None,
+    };
+    let structure = FileStructure::open(mounted.path(), mounted.len(), guess, cache, sidecar, &mut read);
     // First: what is half of one version and half of another is malformed, but not corrupt.
     mounted.check_unchanged()?;
     let structure = Arc::new(structure?);

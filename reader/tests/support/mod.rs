@@ -13,7 +13,7 @@ use arrow_select::take::take;
 use bytes::Bytes;
 use lookupfs_reader::output::write_cell;
 use lookupfs_reader::read_at::{FileIdentity, MemoryFile, ReadAt};
-use lookupfs_reader::{OpenOptions, RowId, Table};
+use lookupfs_reader::{OpenOptions, RowId, StructureCache, Table};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection};
 use parquet::file::metadata::PageIndexPolicy;
@@ -221,4 +221,14 @@ pub(crate) fn assert_cell(what: &str, array: &dyn Array, row: usize, want: &Valu
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap()
+}
+
+/// Budgets and what of a body stays in memory: nothing is kept; values are read by their own bytes; all is kept; some is.
+pub(crate) fn structures(r: &mut Seeded) -> StructureCache {
+    match r.below(4) {
+        0 => StructureCache::holding_bodies(0, 0),
+        1 => StructureCache::holding_bodies(64 << 20, 0),
+        2 => StructureCache::new(64 << 20),
+        _ => StructureCache::holding_bodies(40_000, 100),
+    }
 }

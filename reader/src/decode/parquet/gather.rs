@@ -51,6 +51,8 @@ pub(crate) enum Stop {
 pub(crate) struct GatherCounts {
     pub(crate) pages_hit: u64,
     pub(crate) pages_mapped: u64,
+    /// Of the hits, those whose maps came from a sidecar.
+    pub(crate) pages_restored: u64,
     pub(crate) dictionaries_hit: u64,
     pub(crate) dictionaries_mapped: u64,
     /// Values that are read by their own bytes.
@@ -162,16 +164,7 @@ impl<'a> Gather<'a> {
             row_group: row_group as u32,
             leaf: leaf as u32,
         };
-        let stated = file
-            .structure
-            .index
-            .locations(row_group, leaf)
-            .map(Locations::Stated);
-        let known = stated.or_else(|| {
-            let walked = walked.get(&key).cloned().or_else(|| self.cache.locations(key));
-            walked.map(Locations::Walked)
-        });
-        let Some(locations) = known else {
+        let Some(locations) = self.locations(file, key, walked) else {
             self.needed[number].push(file.column_bytes(row_group, leaf));
             self.walks.push((number, key));
             return Ok(());
@@ -194,16 +187,20 @@ impl<'a> Gather<'a> {
                 .get(page + 1)
                 .map_or(file.rows(row_group), |next| next.first_row_index as u64);
             let until = at + rows[at..wanted.end].partition_point(|row| row - start < end_row);
+            let bytes =
+                location.offset as u64..location.offset as u64 + location.compressed_page_size.max(0) as u64;
+            let page_rows = end_row - location.first_row_index as u64;
+            let known = file.known_page(self.cache, key, &bytes, page_rows);
+            self.counts.pages_restored += u64::from(known.as_ref().is_some_and(|(_, restored)| *restored));
             let mut piece = Piece {
                 file: number,
                 slot,
                 key,
-                bytes: location.offset as u64
-                    ..location.offset as u64 + location.compressed_page_size.max(0) as u64,
-                page_rows: end_row - location.first_row_index as u64,
+                bytes,
+                page_rows,
                 wanted: at..until.max(at + 1),
                 first_row: start + location.first_row_index as u64,
-                mapped: self.cache.page(key, location.offset as u64),
+                mapped: known.map(|(page, _)| page),
                 dictionary: None,
             };
             self.need(&piece)?;
@@ -218,6 +215,17 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
+    /// Where the data pages of a column are, if anybody knows.
+    fn locations(&self, file: &'a ParquetFile, key: ColumnKey, walked: &Walked) -> Option<Locations<'a>> {
+        let index = &file.structure.index;
+        if let Some(stated) = index.locations(key.row_group as usize, key.leaf as usize) {
+            return Some(Locations::Stated(stated));
+        }
+        let walked = walked.get(&key).cloned();
+        let walked = walked.or_else(|| file.known_locations(self.cache, key));
+        walked.map(Locations::Walked)
+    }
+
     /// The bytes that a piece needs beside a dictionary.
     fn need(&mut self, piece: &Piece) -> Result<(), Stop> {
         let needed = &mut self.needed[piece.file];
@@ -230,6 +238,7 @@ impl<'a> Gather<'a> {
         }
         self.counts.pages_hit += 1;
         if page.body().is_none() {
+            page.used_exactly(piece.wanted.len());
             for row in &self.files[piece.file].rows[piece.wanted.clone()] {
                 if let Some(Place::Body(part, _)) = page.place((row - piece.first_row) as usize) {
                     needed.extend(page.range_in_file(&part));
@@ -275,7 +284,7 @@ impl<'a> Gather<'a> {
                 .get(&range)
                 .and_then(|bytes| walk(&bytes, &range, file.rows(row_group)));
             let locations: Arc<[PageLocation]> = locations.ok_or(Stop::Fallback(leaf))?.into();
-            self.cache.put_locations(*key, locations.clone());
+            file.keep_locations(self.cache, *key, &locations);
             walked.insert(*key, locations);
         }
         Ok(())

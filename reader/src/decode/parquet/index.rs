@@ -22,13 +22,21 @@ const GAPS_BYTES_MAX: u64 = 4 << 20;
 
 /// One entry a row group and leaf column.
 #[derive(Debug)]
-pub(crate) struct CheckedIndex(Vec<Vec<ColumnIndex>>, AtomicU64);
+pub(crate) struct CheckedIndex {
+    columns: Vec<Vec<ColumnIndex>>,
+    /// Grows with every index that is not trusted any more.
+    generation: AtomicU64,
+    /// Set where an index is only used once the headers of its data pages were found to agree.
+    unverified_is_absent: AtomicBool,
+}
 
 #[derive(Debug)]
 struct ColumnIndex {
     offsets: Option<OffsetIndexMetaData>,
     /// Set once a data page was found not to be what the index says.
     distrusted: AtomicBool,
+    /// Set once all headers were walked, and agreed with it.
+    verified: AtomicBool,
     /// Rows whose repetition levels were counted, where the column is read without an index.
     rows_checked: AtomicU64,
 }
@@ -38,6 +46,7 @@ impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
         ColumnIndex {
             offsets,
             distrusted: AtomicBool::new(false),
+            verified: AtomicBool::new(false),
             rows_checked: AtomicU64::new(0),
         }
     }
@@ -47,10 +56,15 @@ impl CheckedIndex {
     /// No index at all.
     pub(super) fn absent(metadata: &ParquetMetaData) -> CheckedIndex {
         let none = |row_group: &RowGroupMetaData| (0..row_group.num_columns()).map(|_| None.into()).collect();
-        CheckedIndex(
-            metadata.row_groups().iter().map(none).collect(),
-            AtomicU64::new(0),
-        )
+        CheckedIndex::of(metadata.row_groups().iter().map(none).collect())
+    }
+
+    fn of(columns: Vec<Vec<ColumnIndex>>) -> CheckedIndex {
+        CheckedIndex {
+            columns,
+            generation: AtomicU64::new(0),
+            unverified_is_absent: AtomicBool::new(false),
+        }
     }
 
     /// One range that holds all offset indexes. None if there are none, or if what the footer
@@ -84,19 +98,13 @@ impl CheckedIndex {
             let index = decode_offset_index(thrift).ok()?;
             agrees(index.page_locations(), column, rows).then_some(index)
         };
-        CheckedIndex(
-            metadata
-                .row_groups()
-                .iter()
-                .map(|g| {
-                    g.columns()
-                        .iter()
-                        .map(|c| decode(c, g.num_rows()).into())
-                        .collect()
-                })
-                .collect(),
-            AtomicU64::new(0),
-        )
+        let decode_group = |group: &RowGroupMetaData| {
+            let columns = group.columns().iter();
+            columns
+                .map(|column| decode(column, group.num_rows()).into())
+                .collect()
+        };
+        CheckedIndex::of(metadata.row_groups().iter().map(decode_group).collect())
     }
 
     /// The data pages of a column, if they are known.
@@ -106,26 +114,62 @@ impl CheckedIndex {
 
     /// From now on the column is one without an index.
     pub(super) fn distrust(&self, row_group: usize, column: usize) {
-        if let Some(column) = self.0.get(row_group).and_then(|columns| columns.get(column)) {
+        if let Some(column) = self.column(row_group, column) {
             column.distrusted.store(true, SeqCst);
-            self.1.fetch_add(1, SeqCst);
+            self.generation.fetch_add(1, SeqCst);
         }
+    }
+
+    fn column(&self, row_group: usize, column: usize) -> Option<&ColumnIndex> {
+        self.columns.get(row_group)?.get(column)
+    }
+
+    /// From now on an index is only used once it was compared with the headers of all its data pages.
+    pub(super) fn verify(&self) {
+        self.unverified_is_absent.store(true, SeqCst);
+    }
+
+    /// Whether the file has an index of the column, right or wrong.
+    pub(super) fn is_stated(&self, row_group: usize, column: usize) -> bool {
+        self.column(row_group, column)
+            .is_some_and(|column| column.offsets.is_some())
+    }
+
+    /// Compares the column's index with what its headers say. Whether it can be used; one that says something else is not
+    /// used any more.
+    pub(super) fn confirm(&self, row_group: usize, column: usize, walked: &[PageLocation]) -> bool {
+        let Some((stated, offsets)) = self
+            .column(row_group, column)
+            .and_then(|stated| Some((stated, stated.offsets.as_ref()?)))
+        else {
+            return false;
+        };
+        if stated.distrusted.load(SeqCst) {
+            return false;
+        }
+        let agrees = offsets.page_locations() == walked;
+        match agrees {
+            true => stated.verified.store(true, SeqCst),
+            false => self.distrust(row_group, column),
+        }
+        agrees
     }
 
     /// The first so many rows have all their repetition levels.
     pub(super) fn rows_checked(&self, row_group: usize, column: usize) -> u64 {
-        self.0[row_group][column].rows_checked.load(SeqCst)
+        self.columns[row_group][column].rows_checked.load(SeqCst)
     }
 
     /// The first `rows` rows have been found to have all their repetition levels.
     pub(super) fn set_rows_checked(&self, row_group: usize, column: usize, rows: u64) {
-        self.0[row_group][column].rows_checked.fetch_max(rows, SeqCst);
+        let column = &self.columns[row_group][column];
+        column.rows_checked.fetch_max(rows, SeqCst);
     }
 
     /// Bytes that it takes.
     pub(super) fn weight(&self) -> usize {
         let pages = |column: &ColumnIndex| column.offsets.as_ref().map_or(0, |o| o.page_locations().len());
-        let columns = self.0.iter().flatten();
+        let columns = self.columns.iter().flatten();
         // A location, and the size that writers of BYTE_ARRAY add to it.
         columns
             .map(|column| size_of::<ColumnIndex>() + pages(column) * (size_of::<PageLocation>() + 8))
@@ -134,7 +178,7 @@ impl CheckedIndex {
 
     /// Grows with every index that is not trusted any more.
     pub(super) fn generation(&self) -> u64 {
-        self.1.load(SeqCst)
+        self.generation.load(SeqCst)
     }
 }
 
@@ -191,7 +235,10 @@ fn agrees(locations: &[PageLocation], column: &ColumnChunkMetaData, rows: i64) -
 
 impl PageIndexProvider for CheckedIndex {
     fn has_offset_indexes(&self) -> bool {
-        self.0.iter().flatten().any(|column| column.offsets.is_some())
+        self.columns
+            .iter()
+            .flatten()
+            .any(|column| column.offsets.is_some())
     }
 
     fn has_column_indexes(&self) -> bool {
@@ -203,11 +250,10 @@ impl PageIndexProvider for CheckedIndex {
     }
 
     fn offset_index(&self, row_group: usize, column: usize) -> Option<&OffsetIndexMetaData> {
-        let column = self.0.get(row_group)?.get(column)?;
-        column
-            .offsets
-            .as_ref()
-            .filter(|_| !column.distrusted.load(SeqCst))
+        let column = self.column(row_group, column)?;
+        let is_usable = !column.distrusted.load(SeqCst)
+            && (column.verified.load(SeqCst) || !self.unverified_is_absent.load(SeqCst));
+        column.offsets.as_ref().filter(|_| is_usable)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -151,7 +151,7 @@ impl ParquetFile {
                 walked
                     .get(&key)
                     .cloned()
-                    .or_else(|| search.cache.locations(key))?,
+                    .or_else(|| self.known_locations(search.cache, key))?,
             ),
         };
         let start = self.structure.row_group_starts[row_group];
@@ -199,7 +199,7 @@ impl ParquetFile {
             .ok_or_else(|| self.unsearchable(search, row_group, "its data pages do not add up"))?;
         let key = self.column_key(row_group, leaf);
         let locations: Arc<[_]> = locations.into();
-        search.cache.put_locations(key, locations.clone());
+        self.keep_locations(search.cache, key, &locations);
         walked.insert(key, locations);
         Ok(())
     }
@@ -316,7 +316,7 @@ impl ParquetFile {
         });
         match mapping {
             Ok(Mapping::Mapped(page, body)) => {
-                search.cache.put_page(piece.key, piece.bytes.start, page.clone());
+                self.keep_page(search.cache, piece.key, &piece.bytes, &page);
                 Ok(Some((page, body)))
             }
             Ok(Mapping::Unmappable) => Err(self.unsearchable(

@@ -51,14 +51,47 @@ impl Levels {
         if !valid {
             return None;
         }
-        for word in &ranks.present {
-            ranks.before.push(ranks.value_count);
-            ranks.value_count += word.count_ones();
-        }
+        ranks.count();
         match ranks.value_count as usize == rows {
             true => Some(Levels::AllPresent),
             false => Some(Levels::Some(Box::new(ranks))),
         }
+    }
+
+    /// The bits of who has a value, and the levels where there are more than two; `None` if all have one.
+    pub(super) fn parts(&self) -> Option<(&[u64], &[u8])> {
+        match self {
+            Levels::AllPresent => None,
+            Levels::Some(ranks) => Some((&ranks.present, &ranks.levels)),
+        }
+    }
+
+    /// Of the parts of another one. `None` if they are not those of `rows` rows whose highest level is `max`.
+    pub(super) fn from_parts(present: Vec<u64>, levels: Vec<u8>, max: u8, rows: usize) -> Option<Levels> {
+        let expected = if max > 1 { rows } else { 0 };
+        if max == 0 || present.len() != rows.div_ceil(64) || levels.len() != expected {
+            return None;
+        }
+        let bit = |row: usize| present[row / 64] >> (row % 64) & 1 == 1;
+        let levels_agree = levels
+            .iter()
+            .enumerate()
+            .all(|(row, level)| *level <= max && (*level == max) == bit(row));
+        let behind = present.last().map_or(0, |last| match rows % 64 {
+            0 => 0,
+            used => last >> used,
+        });
+        if !levels_agree || behind != 0 {
+            return None;
+        }
+        let mut ranks = Ranks {
+            present,
+            before: Vec::new(),
+            levels,
+            value_count: 0,
+        };
+        ranks.count();
+        Some(Levels::Some(Box::new(ranks)))
     }
 
     /// How many of `rows` rows have a value.
@@ -99,6 +132,16 @@ impl Levels {
         match self {
             Levels::AllPresent => 0,
             Levels::Some(ranks) => 64 + ranks.present.len() * 12 + ranks.levels.len(),
+        }
+    }
+}
+
+impl Ranks {
+    /// Counts the values before each word.
+    fn count(&mut self) {
+        for word in &self.present {
+            self.before.push(self.value_count);
+            self.value_count += word.count_ones();
         }
     }
 }

@@ -5,8 +5,11 @@
 //! again. Owns the check that a data page has the rows that the index states. Refuses to inflate or index beyond the
 //! limits below: such pages go through the format library. Called by [`super::gather`].
 
+mod stored;
+
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use bytes::{Buf, Bytes};
 use parquet::basic::{Compression, Encoding, Type};
@@ -39,23 +42,23 @@ pub(crate) struct MappedPage {
     rows: u64,
     levels: Levels,
     values: Values,
-    body: Body,
+    /// None where the values are indexes, or where the file has it as it is and it is not kept.
+    body: Option<Bytes>,
+    /// Where the body begins in the file, if the file has it as it is.
+    base: Option<u64>,
     cost: u64,
+    /// Lookups that may still read values by their own bytes before the body is kept after all; `ALWAYS` is any number.
+    exact_lookups_left: AtomicU8,
 }
+
+/// Lookups that never end.
+const ALWAYS: u8 = u8::MAX;
 
 #[derive(Debug)]
 enum Values {
     Plain(PlainValues),
     /// Into the dictionary.
     Indexes(Indexes),
-}
-
-#[derive(Debug)]
-enum Body {
-    /// Bytes in memory; none where the values are indexes.
-    Held(Bytes),
-    /// Where it begins in the file, which has it as it is.
-    InFile(u64),
 }
 
 /// What became of a data page.
@@ -132,8 +135,8 @@ impl MappedPage {
         let count = levels.value_count(rows);
         let body = page.buffer().clone();
         let rows_stated = rows as u64;
-        // Values are walked one by one; as much for each as for two bytes.
-        let cost = READ_COST + page.buffer().len() as u64 + 2 * count as u64;
+        let cost = cost_of(page.buffer().len(), count);
+        let is_plain = page.encoding() == Encoding::PLAIN;
         let (values, kept, body) = match page.encoding() {
             Encoding::PLAIN => {
                 let values = PlainValues::of(&body, start, kind, count)
@@ -142,10 +145,10 @@ impl MappedPage {
                     return Ok(Mapping::Unmappable);
                 };
                 let kept = match base {
-                    Some((base, held)) if body.len() > held_bytes_max(count, held) => Body::InFile(base),
+                    Some((_, held)) if body.len() > held_bytes_max(count, held) => None,
                     // A copy: the bytes that were read may be many more.
-                    Some(_) => Body::Held(Bytes::copy_from_slice(&body)),
-                    None => Body::Held(body.clone()),
+                    Some(_) => Some(Bytes::copy_from_slice(&body)),
+                    None => Some(body.clone()),
                 };
                 (Values::Plain(values), kept, body)
             }
@@ -153,7 +156,7 @@ impl MappedPage {
                 let Some(indexes) = body.get(start..).and_then(|body| Indexes::decode(body, count)) else {
                     return Ok(Mapping::Unmappable);
                 };
-                (Values::Indexes(indexes), Body::Held(Bytes::new()), Bytes::new())
+                (Values::Indexes(indexes), Some(Bytes::new()), Bytes::new())
             }
             _ => {
                 let decoded = decode_plain(page, column.column_descr_ptr(), rows, DECODED_BYTES_MAX)?;
@@ -168,7 +171,7 @@ impl MappedPage {
                 let Some(values) = PlainValues::of(&body, 0, kind, count) else {
                     return Ok(Mapping::Unmappable);
                 };
-                (Values::Plain(values), Body::Held(body.clone()), body)
+                (Values::Plain(values), Some(body.clone()), body)
             }
         };
         let page = MappedPage {
@@ -176,7 +179,9 @@ impl MappedPage {
             levels,
             values,
             body: kept,
+            base: base.filter(|_| is_plain).map(|(base, _)| base),
             cost,
+            exact_lookups_left: ALWAYS.into(),
         };
         Ok(Mapping::Mapped(Arc::new(page), body))
     }
@@ -193,17 +198,27 @@ impl MappedPage {
 
     /// The body, if it is in memory.
     pub(super) fn body(&self) -> Option<&Bytes> {
-        match &self.body {
-            Body::Held(bytes) => Some(bytes),
-            Body::InFile(_) => None,
-        }
+        self.body.as_ref()
     }
 
     /// Where in the file a part of the body is, if that is where the body is.
     pub(super) fn range_in_file(&self, part: &Range<usize>) -> Option<Range<u64>> {
-        match self.body {
-            Body::Held(_) => None,
-            Body::InFile(base) => Some(base + part.start as u64..base + part.end as u64),
+        let base = self.base.filter(|_| self.body.is_none())?;
+        Some(base + part.start as u64..base + part.end as u64)
+    }
+
+    /// Whether it should be mapped anew, since so many of its values were read one by one that its body would have been cheaper.
+    pub(super) fn is_worth_holding(&self) -> bool {
+        self.exact_lookups_left.load(Relaxed) == 0
+    }
+
+    /// A lookup reads so many of its values by their own bytes.
+    pub(super) fn used_exactly(&self, values: usize) {
+        let left = self.exact_lookups_left.load(Relaxed);
+        if left != ALWAYS {
+            let values = u8::try_from(values).unwrap_or(u8::MAX);
+            self.exact_lookups_left
+                .store(left.saturating_sub(values), Relaxed);
         }
     }
 
@@ -299,6 +314,11 @@ fn levels_of(page: &Page, max_level: u8, rows: usize) -> Option<(Levels, usize)>
 fn fills(body: &[u8], column: &ColumnDescriptor, count: usize) -> bool {
     column.physical_type() != Type::FIXED_LEN_BYTE_ARRAY
         || count.checked_mul(column.type_length().max(0) as usize) == Some(body.len())
+}
+
+/// What a page takes to make: values are walked one by one, as much for each as for two bytes.
+fn cost_of(body_len: usize, count: usize) -> u64 {
+    READ_COST + body_len as u64 + 2 * count as u64
 }
 
 /// How long a body of `count` values may be to stay in memory.

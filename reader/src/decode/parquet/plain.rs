@@ -97,6 +97,41 @@ impl PlainValues {
         })
     }
 
+    /// Whether these can be `count` values of this type in a body of `body_len` bytes.
+    pub(super) fn is_of(&self, kind: PlainType, count: usize, body_len: usize) -> bool {
+        let ends_by = |start: u32, len: Option<usize>| {
+            let end = len.and_then(|len| len.checked_add(start as usize));
+            end.is_some_and(|end| end <= body_len)
+        };
+        match (self, kind) {
+            (
+                PlainValues::Stride {
+                    start,
+                    width,
+                    count: n,
+                },
+                PlainType::Fixed(_) | PlainType::Lengths,
+            ) => {
+                let fits = match kind {
+                    PlainType::Fixed(fixed) => *width as usize == fixed,
+                    _ => *width >= 4,
+                };
+                fits && *n as usize == count && ends_by(*start, count.checked_mul(*width as usize))
+            }
+            (PlainValues::Offsets(offsets), PlainType::Lengths) => {
+                offsets.len() == count + 1
+                    && offsets
+                        .windows(2)
+                        .all(|pair| pair[1].checked_sub(pair[0]) >= Some(4))
+                    && offsets.last().is_some_and(|last| *last as usize <= body_len)
+            }
+            (PlainValues::Bits { start, count: n }, PlainType::Bits) => {
+                *n as usize == count && ends_by(*start, Some(count.div_ceil(8)))
+            }
+            _ => false,
+        }
+    }
+
     /// Where the `number`-th value lies, its length included; a boolean is the byte that holds its bit.
     #[inline]
     pub(super) fn range(&self, number: usize) -> Option<Range<usize>> {

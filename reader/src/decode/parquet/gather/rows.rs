@@ -54,6 +54,9 @@ impl Gather<'_> {
                 &mut left_bytes,
             )?;
         }
+        for rows in self.files {
+            rows.file.structure.flush();
+        }
         let mut left_bytes = limit_bytes;
         let pages: Vec<Page> = values
             .into_iter()
@@ -154,7 +157,7 @@ impl Gather<'_> {
         match mapping {
             Ok(Mapping::Mapped(page, body)) => {
                 self.counts.pages_mapped += 1;
-                self.cache.put_page(piece.key, piece.bytes.start, page.clone());
+                file.keep_page(self.cache, piece.key, &piece.bytes, &page);
                 Ok((page, Some(body)))
             }
             Ok(Mapping::Disagrees) => Err(disagrees(&self.files[piece.file], piece.key)),
