@@ -1,7 +1,7 @@
 //! Runs the extents of a plan, with bounded parallelism, over the mounts.
 //!
 //! Owns the reading threads and the deadline of a fetch: a read that hangs holds a thread, never the
-//! caller, unless there is no deadline and reads come out of memory (`pace`). Refuses unbounded queues: a request has at most as many reads under way as there are threads.
+//! caller, unless there is no deadline and reads come out of memory (`pace`), or the kernel has all of it. Refuses unbounded queues: a request has at most as many reads under way as there are threads.
 //! Called by [`crate::table`]; what it returns is decoded by [`crate::decode`].
 
 mod pace;
@@ -110,6 +110,9 @@ impl Fetched {
         (start <= extent.end).then(|| bytes.slice((start - extent.start) as usize..))
     }
 }
+
+/// A job, and where its bytes belong: file and extent.
+type Planned = ((usize, usize), Job);
 
 /// One extent of one file.
 #[derive(Debug, Clone)]
@@ -234,7 +237,7 @@ impl Fetcher {
 
     fn run(
         &self,
-        jobs: Vec<((usize, usize), Job)>,
+        jobs: Vec<Planned>,
         deadline: &Deadline,
         mut done: impl FnMut((usize, usize), Bytes),
     ) -> Result<()> {
@@ -256,6 +259,12 @@ impl Fetcher {
                 done(place, job.run(&self.pace)?);
             }
         }
+        // Nor do those that have an end, as long as all of it is in memory: these cannot hang.
+        let mut jobs = match deadline.is_endless() {
+            true => jobs.collect(),
+            false => self.run_in_memory(jobs, deadline, &mut done)?,
+        }
+        .into_iter();
         // Room for every read under way, so that no reading thread waits to answer.
         let (send, receive) = mpsc::sync_channel(self.parallel);
         let mut under_way = 0;
@@ -282,6 +291,25 @@ impl Fetcher {
             under_way -= 1;
             done(place, read?);
         }
+    }
+
+    /// Makes the reads that find their bytes in memory, which cost less than the way to another thread. Gives the others.
+    fn run_in_memory(
+        &self,
+        jobs: impl Iterator<Item = Planned>,
+        deadline: &Deadline,
+        done: &mut impl FnMut((usize, usize), Bytes),
+    ) -> Result<Vec<Planned>> {
+        let mut others = Vec::new();
+        for (place, job) in jobs {
+            if job.file.is_in_memory(job.mount, &job.extent) {
+                deadline.check("reading")?;
+                done(place, job.run(&self.pace)?);
+            } else {
+                others.push((place, job));
+            }
+        }
+        Ok(others)
     }
 }
 
@@ -431,6 +459,9 @@ mod tests {
                 .push(std::thread::current().name().map(str::to_owned));
             MemoryFile(bytes()).read_at(offset, len)
         }
+        fn is_in_memory(&self, offset: u64, _: usize) -> bool {
+            offset == 20
+        }
         fn identity_now(&self) -> io::Result<FileIdentity> {
             Ok(self.identity())
         }
@@ -466,8 +497,8 @@ mod tests {
         }
         assert_eq!(
             on_pool(Deadline::starting_now(some, None)),
-            3,
-            "a hanging read must not hold its caller"
+            2,
+            "a hanging read must not hold its caller, and one out of memory cannot hang"
         );
     }
 

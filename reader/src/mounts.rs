@@ -292,6 +292,15 @@ impl MountedFile {
         }
     }
 
+    /// Whether a read through one mount would find all of it in memory, and the file open.
+    pub(crate) fn is_in_memory(&self, mount: usize, range: &Range<u64>) -> bool {
+        let handle = self.handles.lock()[mount].clone();
+        let len = usize::try_from(range.end - range.start);
+        handle
+            .zip(len.ok())
+            .is_some_and(|(handle, len)| handle.is_in_memory(range.start, len))
+    }
+
     fn handle(&self, mount: usize) -> Result<Arc<dyn ReadAt>> {
         if let Some(handle) = &self.handles.lock()[mount] {
             return Ok(handle.clone());

@@ -114,6 +114,13 @@ pub trait ReadAt: Send + Sync + fmt::Debug {
     /// The `len` bytes at `offset`.
     fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes>;
 
+    /// Whether [`ReadAt::read_at`] would find all of it in memory at the moment, so that it waits for nobody. Cheaper than
+    /// such a read; `false` where nobody knows.
+    fn is_in_memory(&self, offset: u64, len: usize) -> bool {
+        let _ = (offset, len);
+        false
+    }
+
     /// The identity now; differs from [`ReadAt::identity`] once the file was changed in place.
     fn identity_now(&self) -> io::Result<FileIdentity>;
 }
@@ -250,12 +257,13 @@ fn read_exactly(file: &File) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
 }
 
-/// Whether the kernel has most of the range in its page cache. `false` on kernels before 6.5, which cannot say.
-fn is_in_kernel(file: &File, offset: u64, len: usize) -> bool {
+/// Bytes of a kernel page that [`kernel_pages`] counts in; where they are more, it counts too few.
+const KERNEL_PAGE: u64 = 4096;
+
+/// How many kernel pages of the range are in the page cache; none on kernels before 6.5, which cannot say.
+fn kernel_pages(file: &File, offset: u64, len: usize) -> u64 {
     /// The same number on every architecture but alpha; libc does not have it.
     const CACHESTAT: libc::c_long = 451;
-    /// Bytes of a kernel page that the answer counts in; where they are more, the answer is "no".
-    const KERNEL_PAGE: u64 = 4096;
     let range = [offset, len as u64];
     // Kernel pages: cached, dirty, under write-back, evicted, evicted a moment ago.
     let mut counts = [0u64; 5];
@@ -269,7 +277,12 @@ fn is_in_kernel(file: &File, offset: u64, len: usize) -> bool {
             0,
         )
     };
-    answer == 0 && counts[0].saturating_mul(KERNEL_PAGE) >= len as u64 / 2
+    if answer == 0 { counts[0] } else { 0 }
+}
+
+/// Whether the kernel has most of the range in its page cache.
+fn is_in_kernel(file: &File, offset: u64, len: usize) -> bool {
+    kernel_pages(file, offset, len).saturating_mul(KERNEL_PAGE) >= len as u64 / 2
 }
 
 /// A hint: that the mount does not know it, or cannot follow it, is no failure.
@@ -301,6 +314,12 @@ impl ReadAt for PreadFile {
         let mut buffer = vec![0u8; len];
         self.file.read_exact_at(&mut buffer, offset)?;
         Ok(buffer.into())
+    }
+
+    fn is_in_memory(&self, offset: u64, len: usize) -> bool {
+        let end = offset.saturating_add(len as u64);
+        let pages = end.div_ceil(KERNEL_PAGE) - offset / KERNEL_PAGE;
+        len <= ANNOUNCED_MIN && kernel_pages(&self.file, offset, len) >= pages
     }
 
     fn identity_now(&self) -> io::Result<FileIdentity> {
@@ -417,6 +436,10 @@ impl<R: ReadAt> ReadAt for CountingReadAt<R> {
         self.inner.read_at(offset, len)
     }
 
+    fn is_in_memory(&self, offset: u64, len: usize) -> bool {
+        self.inner.is_in_memory(offset, len)
+    }
+
     fn identity_now(&self) -> io::Result<FileIdentity> {
         self.inner.identity_now()
     }
@@ -441,6 +464,50 @@ mod tests {
         assert!(file.read_at(3, 2).is_err());
         assert!(file.read_at(u64::MAX, 2).is_err());
         assert_eq!((counts.reads(), counts.bytes()), (3, 6));
+    }
+
+    #[test]
+    fn what_the_kernel_has_of_a_file_is_in_memory_and_no_more() {
+        let mut file = tempfile::NamedTempFile::new_in(".").unwrap();
+        file.write_all(&[7; 1 << 20]).unwrap();
+        file.as_file().sync_all().unwrap();
+        let opened = PreadFile::open(file.path()).unwrap();
+        let drop_all = || {
+            // SAFETY: the descriptor is open for the length of the call, which touches no memory of ours.
+            let answer =
+                unsafe { libc::posix_fadvise(opened.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            assert_eq!(answer, 0);
+        };
+        let was_in_memory = opened.is_in_memory(0, 10);
+        drop_all();
+        if !was_in_memory || opened.is_in_memory(0, 10) {
+            // In memory itself, or stacked on another: such a filesystem always answers the same.
+            // SAFETY: all zeros are a value of this structure of numbers, and the call writes no more than it.
+            let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+            // SAFETY: as above; the descriptor is open for the length of the call.
+            assert_eq!(unsafe { libc::fstatfs(opened.file.as_raw_fd(), &mut about) }, 0);
+            let on_disk = [
+                libc::EXT4_SUPER_MAGIC,
+                libc::XFS_SUPER_MAGIC,
+                libc::BTRFS_SUPER_MAGIC,
+            ];
+            assert!(
+                !on_disk.contains(&about.f_type),
+                "cachestat(2) does not tell: a kernel from 6.5 on is needed"
+            );
+            return;
+        }
+        read_exactly(&opened.file);
+        opened.read_at(5000, 10).unwrap();
+        assert!(opened.is_in_memory(4096, 4096) && opened.is_in_memory(8191, 1));
+        assert!(!opened.is_in_memory(4095, 2) && !opened.is_in_memory(8191, 2));
+        opened.read_at(0, 1 << 20).unwrap();
+        assert!(opened.is_in_memory(1, 128 << 10));
+        assert!(
+            !opened.is_in_memory(0, (128 << 10) + 1),
+            "long reads have other threads"
+        );
+        assert!(!opened.is_in_memory(u64::MAX - 5, 100));
     }
 
     #[test]
