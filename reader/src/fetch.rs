@@ -401,7 +401,7 @@ fn work(shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mounts::{Opener, Spread, Target};
+    use crate::mounts::{OpenFiles, Opener, Spread, Target};
     use crate::read_at::{CountingReadAt, FileIdentity, MemoryFile, ReadAt, ReadCounts};
     use std::io;
 
@@ -411,7 +411,7 @@ mod tests {
 
     fn file(opener: Opener) -> Arc<MountedFile> {
         let target = Target::on_mounts((0..3).map(|m| format!("/m{m}").into()), "f");
-        Arc::new(MountedFile::open(&target, Spread::RoundRobin, opener).unwrap())
+        Arc::new(MountedFile::open(&target, Spread::RoundRobin, opener, OpenFiles::default()).unwrap())
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Owns which mount a read goes through, and that all mounts show the same version. Refuses to mix
 //! versions. Called by [`crate::table`] to open and by [`crate::fetch`] to read.
 
+mod open_files;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -19,6 +21,8 @@ use crate::error::{ReadError, Result};
 use crate::read_at::{
     self, CountingReadAt, FileIdentity, KnownFile, PreadFile, ReadAt, ReadCounts, VersionKey,
 };
+
+pub(crate) use open_files::OpenFiles;
 
 /// Bytes of a file that reads of one mount stay within, so that the kernel holds each of its pages once and not once a mount.
 const STRIPE_BYTES: u64 = 64 << 10;
@@ -178,13 +182,22 @@ impl fmt::Debug for Opener {
     }
 }
 
+/// An open file.
+#[derive(Debug, Clone)]
+struct Handle {
+    file: Arc<dyn ReadAt>,
+    /// Whether somebody else opened it, a while ago.
+    is_reused: bool,
+}
+
 /// One version of one file, open on the mounts that have been used so far.
 #[derive(Debug)]
 pub(crate) struct MountedFile {
     target: Target,
     /// On the first mount: what errors name.
     path: PathBuf,
-    handles: Mutex<Vec<Option<Arc<dyn ReadAt>>>>,
+    handles: Mutex<Vec<Option<Handle>>>,
+    open_files: OpenFiles,
     identity: FileIdentity,
     version_key: Option<VersionKey>,
     len: u64,
@@ -196,7 +209,12 @@ pub(crate) struct MountedFile {
 impl MountedFile {
     /// Finds out which version the target is on one mount, by opening it there unless that is known; the others are opened when
     /// a read goes through them.
-    pub(crate) fn open(target: &Target, spread: Spread, opener: Opener) -> Result<MountedFile> {
+    pub(crate) fn open(
+        target: &Target,
+        spread: Spread,
+        opener: Opener,
+        open_files: OpenFiles,
+    ) -> Result<MountedFile> {
         let mounts = target.mounts();
         let first = match spread {
             Spread::Hash => hash_of(&target.path) as usize,
@@ -214,12 +232,16 @@ impl MountedFile {
                     version_key: handle.version_key(),
                     len: handle.len(),
                 };
-                handles[first] = Some(handle);
+                handles[first] = Some(Handle {
+                    file: handle,
+                    is_reused: false,
+                });
                 known
             }
         };
         Ok(MountedFile {
             handles: Mutex::new(handles),
+            open_files,
             next: AtomicUsize::new(first + 1),
             path: if first == 0 { path } else { target.first_path() },
             target: target.clone(),
@@ -280,11 +302,17 @@ impl MountedFile {
 
     /// Reads through one mount.
     pub(crate) fn read(&self, mount: usize, range: Range<u64>) -> Result<Bytes> {
-        let handle = self.handle(mount)?;
         let path = || self.target.path_on(mount);
         let len = usize::try_from(range.end - range.start)
             .map_err(|_| ReadError::corrupt(&path(), "a range is longer than memory"))?;
-        match handle.read_at(range.start, len) {
+        let handle = self.handle(mount)?;
+        let mut read = handle.file.read_at(range.start, len);
+        if read.is_err() && handle.is_reused {
+            // What was open may lie on a mount that has gone since.
+            self.forget(mount);
+            read = self.handle(mount)?.file.read_at(range.start, len);
+        }
+        match read {
             Ok(bytes) => Ok(bytes),
             // The length was known when it was opened: an early end is a file that was cut.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(ReadError::Changed { path: path() }),
@@ -294,16 +322,46 @@ impl MountedFile {
 
     /// Whether a read through one mount would find all of it in memory, and the file open.
     pub(crate) fn is_in_memory(&self, mount: usize, range: &Range<u64>) -> bool {
-        let handle = self.handles.lock()[mount].clone();
+        let handle = self.handles.lock()[mount].clone().or_else(|| self.reused(mount));
         let len = usize::try_from(range.end - range.start);
         handle
             .zip(len.ok())
-            .is_some_and(|(handle, len)| handle.is_in_memory(range.start, len))
+            .is_some_and(|(handle, len)| handle.file.is_in_memory(range.start, len))
     }
 
-    fn handle(&self, mount: usize) -> Result<Arc<dyn ReadAt>> {
+    /// One that an earlier table has opened.
+    fn reused(&self, mount: usize) -> Option<Handle> {
+        let version = self.shared_version()?;
+        let file = self.open_files.get(version, &self.target.path_on(mount))?;
+        let handle = Handle {
+            file,
+            is_reused: true,
+        };
+        Some(self.handles.lock()[mount].get_or_insert(handle).clone())
+    }
+
+    /// The version under which open files are shared: of files that this crate opens itself.
+    fn shared_version(&self) -> Option<[u8; 16]> {
+        match self.identity {
+            FileIdentity::Version(version) if self.opener.knows => Some(version),
+            _ => None,
+        }
+    }
+
+    /// A handle cannot be read any more.
+    fn forget(&self, mount: usize) {
+        self.handles.lock()[mount] = None;
+        if let Some(version) = self.shared_version() {
+            self.open_files.remove(version, &self.target.path_on(mount));
+        }
+    }
+
+    fn handle(&self, mount: usize) -> Result<Handle> {
         if let Some(handle) = &self.handles.lock()[mount] {
             return Ok(handle.clone());
+        }
+        if let Some(handle) = self.reused(mount) {
+            return Ok(handle);
         }
         // Opened outside of the lock: a mount that hangs must not stop reads through the others.
         let path = self.target.path_on(mount);
@@ -315,6 +373,13 @@ impl MountedFile {
                 _ => ReadError::OtherVersion { path },
             });
         }
+        if let Some(version) = self.shared_version() {
+            self.open_files.put(version, &path, handle.clone());
+        }
+        let handle = Handle {
+            file: handle,
+            is_reused: false,
+        };
         Ok(self.handles.lock()[mount].get_or_insert(handle).clone())
     }
 
@@ -326,7 +391,9 @@ impl MountedFile {
         }
         let handles = self.handles.lock().clone();
         for (mount, handle) in handles.iter().enumerate() {
-            let Some(handle) = handle else { continue };
+            let Some(Handle { file: handle, .. }) = handle else {
+                continue;
+            };
             let path = || self.target.path_on(mount);
             let now = handle
                 .identity_now()
@@ -382,7 +449,13 @@ mod tests {
     fn on(mounts: usize, spread: Spread) -> MountedFile {
         let roots = (0..mounts).map(|m| PathBuf::from(format!("/m{m}")));
         let opener = Opener::new(|_| Ok(Box::new(MemoryFile(Bytes::from_static(&[7; 100]))) as Box<_>));
-        MountedFile::open(&Target::on_mounts(roots, "a/b.parquet"), spread, opener).unwrap()
+        MountedFile::open(
+            &Target::on_mounts(roots, "a/b.parquet"),
+            spread,
+            opener,
+            OpenFiles::default(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -419,7 +492,7 @@ mod tests {
             Ok(Box::new(MemoryFile(vec![7; len].into())) as Box<_>)
         });
         let target = Target::on_mounts(["/m0".into(), "/m1".into()], "f");
-        let file = MountedFile::open(&target, Spread::RoundRobin, opener).unwrap();
+        let file = MountedFile::open(&target, Spread::RoundRobin, opener, OpenFiles::default()).unwrap();
         assert!(file.read(0, 0..10).is_ok());
         assert!(matches!(file.read(1, 0..10), Err(ReadError::OtherVersion { .. })));
     }
@@ -431,5 +504,66 @@ mod tests {
         assert_eq!(file.read(1, 3..5).unwrap(), [7, 7][..]);
         assert!(matches!(file.read(1, 99..101), Err(ReadError::Changed { .. })));
         file.check_unchanged().unwrap();
+    }
+
+    /// A version on a mount that goes away when it is told to.
+    #[derive(Debug)]
+    struct Mortal(Arc<AtomicUsize>, usize);
+
+    impl ReadAt for Mortal {
+        fn len(&self) -> u64 {
+            100
+        }
+        fn identity(&self) -> FileIdentity {
+            FileIdentity::Version([5; 16])
+        }
+        fn read_at(&self, offset: u64, len: usize) -> io::Result<Bytes> {
+            match self.0.load(Relaxed) == self.1 {
+                true => MemoryFile(Bytes::from_static(&[7; 100])).read_at(offset, len),
+                false => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+            }
+        }
+        fn identity_now(&self) -> io::Result<FileIdentity> {
+            Ok(self.identity())
+        }
+    }
+
+    #[test]
+    fn a_version_stays_open_for_the_next_table_until_it_cannot_be_read() {
+        let (mount, opens) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (shown, count) = (mount.clone(), opens.clone());
+        let opener = Opener {
+            knows: true,
+            ..Opener::new(move |_| {
+                count.fetch_add(1, Relaxed);
+                Ok(Box::new(Mortal(shown.clone(), shown.load(Relaxed))) as Box<_>)
+            })
+        };
+        let open_files = OpenFiles::default();
+        let target = Target::on_mounts(["/m0".into(), "/m1".into()], "f");
+        // Through the mount that it is not opened on in the first place.
+        let other = 1 - hash_of(&target.path) as usize % 2;
+        let read = |open_files: &OpenFiles| {
+            let file = MountedFile::open(&target, Spread::Hash, opener.clone(), open_files.clone()).unwrap();
+            opens.store(0, Relaxed);
+            let read = file.read(other, 3..5);
+            assert_eq!(read.unwrap(), [7, 7][..]);
+            opens.load(Relaxed)
+        };
+        assert_eq!((read(&open_files), read(&open_files)), (1, 0));
+        assert_eq!(read(&OpenFiles::default()), 1, "other options");
+        // Another daemon has taken the mount point.
+        mount.store(1, Relaxed);
+        assert_eq!((read(&open_files), read(&open_files)), (1, 0));
+        // One that is of no use for anybody is an error, and tried again once.
+        let file = MountedFile::open(&target, Spread::Hash, opener.clone(), open_files.clone()).unwrap();
+        file.read(other, 3..5).unwrap();
+        mount.store(2, Relaxed);
+        let dead = Opener {
+            knows: true,
+            ..Opener::new(|_| Ok(Box::new(Mortal(Arc::default(), 9)) as Box<_>))
+        };
+        let file = MountedFile::open(&target, Spread::Hash, dead, open_files).unwrap();
+        assert!(matches!(file.read(other, 3..5), Err(ReadError::Read { .. })));
     }
 }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use parquet::file::page_index::offset_index::PageLocation;
 
 use crate::decode::parquet::{Dictionary, FileStructure, KeyBounds, KeyPage, MappedPage, Shape};
+use crate::mounts::OpenFiles;
 use crate::read_at::VersionKey;
 use store::Store;
 
@@ -117,6 +118,7 @@ struct Shared {
     /// How many of them there may be before it is looked through again.
     open_files_checked: AtomicUsize,
     shapes: Mutex<VecDeque<Arc<Shape>>>,
+    kept_open: OpenFiles,
     held_body_bytes: usize,
 }
 
@@ -134,6 +136,7 @@ impl StructureCache {
             open_files: Mutex::default(),
             open_files_checked: AtomicUsize::new(OPEN_FILES_MIN),
             shapes: Mutex::default(),
+            kept_open: OpenFiles::default(),
             held_body_bytes,
         }))
     }
@@ -146,6 +149,11 @@ impl StructureCache {
     /// Bytes that may be held.
     pub fn budget_bytes(&self) -> u64 {
         self.0.entries.budget_bytes()
+    }
+
+    /// Files that stay open from one table to the next.
+    pub(crate) fn kept_open(&self) -> &OpenFiles {
+        &self.0.kept_open
     }
 
     /// How long the body of a data page may be to stay in memory. Where more is asked for than fits, maps without bodies are

@@ -37,8 +37,9 @@ pub(super) fn open(
     let handles = Handles::default();
     let mut open_file = |target: &Target| {
         let (on_mounts, spread, opener) = (target.clone(), options.spread, opener.clone());
+        let open_files = options.structures.kept_open().clone();
         let mounted = Arc::new(fetcher.call(&deadline, "opening", move || {
-            MountedFile::open(&on_mounts, spread, opener)
+            MountedFile::open(&on_mounts, spread, opener, open_files)
         })?);
         let (structure, is_known) = structure_of(&mounted, &options, guess, &fetcher, &deadline)?;
         footers_hit.fetch_add(u64::from(is_known), Relaxed);
