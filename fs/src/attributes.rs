@@ -14,6 +14,10 @@ use crate::owner::Ownership;
 /// "Never again", in a length of time that the kernel's arithmetic survives.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// By how much the kernel believes an answer longer than it is told to: it counts in ticks, of 10 ms at most, and rounds up
+/// at both ends.
+const KERNEL_LATE: Duration = Duration::from_millis(20);
+
 /// What the operator says of the files of a mount: which never change once they are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Immutable {
@@ -69,15 +73,15 @@ impl Lifetimes {
         self.jitter.shorten(self.ttl.positive, path)
     }
 
-    /// What is left of the time for an answer about `path` that the source gave at `asked`.
+    /// For how long the kernel may believe an answer about `path` that the source gave at `asked`.
     pub fn left(&self, path: &SourcePath, asked: Instant, now: Instant) -> Duration {
-        let age = now.saturating_duration_since(asked);
+        let age = now.saturating_duration_since(asked) + KERNEL_LATE;
         self.of(path).positive.saturating_sub(age)
     }
 
     /// The same for the answer that nothing is there.
     pub fn negative_left(&self, path: &SourcePath, asked: Instant, now: Instant) -> Duration {
-        let age = now.saturating_duration_since(asked);
+        let age = now.saturating_duration_since(asked) + KERNEL_LATE;
         self.of(path).negative.saturating_sub(age)
     }
 }
