@@ -18,6 +18,8 @@ mount-scripts/bench.sh WORKLOAD [--quick] [--pairs N] [--seed S] [--json FILE] [
            by the parquet crate over the same mounts
   writer   the cost of size statistics when INT64, STRING and LIST columns are written: times, and the share of instructions by
            callgrind. It needs no HDFS, no mount and not root; without valgrind the share is skipped
+  instructions  instructions of warm lookups by callgrind, against those that were recorded. It needs valgrind, no HDFS, no mount
+           and not root
 
   --quick        less data, shorter runs, 5 pairs instead of 15: two minutes, set-up included; verdicts may be undecided
   --pairs N      pairs of each comparison
@@ -33,7 +35,7 @@ is missing (a C compiler, Java 17, Maven), builds the programs (release), and pr
 of disk (2 GB with --quick) where TMPDIR is, which should be an ext4: the local side is read there.
 
 Environment: CARGO_TARGET_DIR, where cargo builds (default target); LOOKUPFS_BIN, LOOKUP_BIN and HDFS_ALONE_BIN, programs to
-use instead of building (all three or none; LOOKUP_BIN alone for writer); TMPDIR, where the temporary directory is made; MINIHDFS_PORT, the base port of
+use instead of building (all three or none; LOOKUP_BIN alone for writer and instructions); TMPDIR, where the temporary directory is made; MINIHDFS_PORT, the base port of
 HDFS (default: free ports from 20000 on).
 
 Exit code: 0 measured, whatever the verdicts are; 1 something failed; 2 wrong usage.
@@ -109,10 +111,10 @@ TEXT
 parse() {
   local workload=${1:-}
   case $workload in
-    mounts | point | get-scan | writer) WORKLOAD=$workload ;;
+    mounts | point | get-scan | writer | instructions) WORKLOAD=$workload ;;
     -h | --help) usage; exit 0 ;;
-    '') die_usage "no workload; there are: mounts, point, get-scan, writer" ;;
-    *) die_usage "no workload '$workload'; there are: mounts, point, get-scan, writer" ;;
+    '') die_usage "no workload; there are: mounts, point, get-scan, writer, instructions" ;;
+    *) die_usage "no workload '$workload'; there are: mounts, point, get-scan, writer, instructions" ;;
   esac
   shift
   while [ $# -gt 0 ]; do
@@ -121,6 +123,7 @@ parse() {
       --peers) PEERS=1 ;;
       --keep) KEEP=1 ;;
       --pairs | --seed)
+        [ "$WORKLOAD$1" != instructions--pairs ] || die_usage "instructions are counted and not paired: leave --pairs out"
         [[ ${2:-} =~ ^[0-9]{1,9}$ ]] || die_usage "$1 wants a number, not '${2:-}'"
         MORE+=("$1" "$2")
         shift
@@ -137,9 +140,13 @@ parse() {
     shift
   done
   case $WORKLOAD$PEERS$KEEP in
-    get-scan1? | writer1?) die_usage "no peer is measured by $WORKLOAD: leave --peers out" ;;
-    writer?1) die_usage "nothing is made for writer that could be kept: leave --keep out" ;;
+    get-scan1? | writer1? | instructions1?) die_usage "no peer is measured by $WORKLOAD: leave --peers out" ;;
+    writer?1 | instructions?1) die_usage "nothing is made for $WORKLOAD that could be kept: leave --keep out" ;;
   esac
+}
+
+is_alone() { # whether the workload needs neither HDFS nor mounts
+  [ "$WORKLOAD" = writer ] || [ "$WORKLOAD" = instructions ]
 }
 
 check_host() {
@@ -150,7 +157,7 @@ check_host() {
 
 build() {
   local target=${CARGO_TARGET_DIR:-$HERE/../target} cargo
-  if [ "$WORKLOAD" = writer ] && [ -n "${LOOKUP_BIN:-}" ]; then
+  if is_alone && [ -n "${LOOKUP_BIN:-}" ]; then
     LOOKUP=$(realpath -e "$LOOKUP_BIN")
     tell "program: $LOOKUP"
     return
@@ -163,7 +170,7 @@ build() {
   need_cargo || exit 1
   tell "building what is needed of lookupfs, lookup and hdfs_alone (cargo build --release; minutes when it is the first time)"
   cargo=(cargo build --release --locked --manifest-path "$HERE/../Cargo.toml")
-  if [ "$WORKLOAD" = writer ]; then
+  if is_alone; then
     "${cargo[@]}" -p lookupfs-reader || die "the build failed"
     LOOKUP=$(realpath "$target/release/lookup")
     return
@@ -287,7 +294,7 @@ find_peers() {
 
 run_bench() {
   tell "measuring"
-  if [ "$WORKLOAD" != writer ]; then PASS+=(--lookupfs "$LOOKUPFS"); fi
+  if ! is_alone; then PASS+=(--lookupfs "$LOOKUPFS"); fi
   if [ "$WORKLOAD" = mounts ]; then
     PASS+=(--local "$WORK/data" --native "$HDFS_ALONE /bench" --exact-mount "$WORK/mnt-exact" --memory-mount "$WORK/mnt-memory"
       --fresh-mount "$WORK/mnt-fresh" --fresh-command "$HERE/bench/fresh.sh" --audit "$MINIHDFS")
@@ -307,7 +314,7 @@ main() {
   trap 'finish $?' EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
-  if [ "$WORKLOAD" = writer ]; then
+  if is_alone; then
     build
     BEGAN=$SECONDS
     run_bench

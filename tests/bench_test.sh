@@ -32,11 +32,12 @@ processes() { # how many have a file of the run on their command line; by stdin,
 }
 
 usage() {
-  refuses 'no workload is wrong usage' 'there are: mounts, point, get-scan, writer'
+  refuses 'no workload is wrong usage' 'there are: mounts, point, get-scan, writer, instructions'
   refuses 'a workload that is not there yet is named' "'table'" table
   refuses 'an unknown flag is named' "'--foo'" mounts --foo
   refuses 'peers are refused where none is measured' 'leave --peers out' get-scan --peers
   refuses 'and so is what would keep nothing' 'leave --keep out' writer --keep
+  refuses 'and pairs of what is counted' 'leave --pairs out' instructions --pairs 3
   refuses 'pairs are a number' "'many'" mounts --pairs many
   refuses 'a missing value is named' '--seed wants a number' mounts --seed
   refuses 'a report without a name is refused' '--report wants a file' mounts --report

@@ -10,6 +10,7 @@ mod cpu;
 mod error;
 mod findings;
 mod get_scan;
+mod instructions;
 mod load;
 mod mounts;
 mod native;
@@ -29,11 +30,14 @@ pub use cell::{Cell, SideSummary};
 pub use error::BenchError;
 pub use findings::{Count, Skipped, Verdict};
 pub use get_scan::{GetScanOptions, run as get_scan};
+pub use instructions::{InstructionsOptions, Way, look_up, run as instructions};
 pub use mounts::{MountsOptions, run as mounts};
 pub use native::answer_locally;
 pub use point::{PointOptions, run as point};
 pub use pread::Run;
 pub use report::Report;
 pub use statistics::Estimate;
-pub use target::{Bound, GET_SCAN_TARGETS, Outcome, POINT_TARGETS, TARGETS, Target, WRITER_TARGETS};
+pub use target::{
+    Bound, GET_SCAN_TARGETS, INSTRUCTIONS_TARGETS, Outcome, POINT_TARGETS, TARGETS, Target, WRITER_TARGETS,
+};
 pub use writer::{WriterOptions, WrittenColumn, run as writer, write_once};

@@ -261,10 +261,10 @@ fn read_exactly(file: &File) {
 const KERNEL_PAGE: u64 = 4096;
 
 /// How many kernel pages of the range are in the page cache; none on kernels before 6.5, which cannot say.
-fn kernel_pages(file: &File, offset: u64, len: usize) -> u64 {
+fn kernel_pages(file: &File, offset: u64, len: u64) -> u64 {
     /// The same number on every architecture but alpha; libc does not have it.
     const CACHESTAT: libc::c_long = 451;
-    let range = [offset, len as u64];
+    let range = [offset, len];
     // Kernel pages: cached, dirty, under write-back, evicted, evicted a moment ago.
     let mut counts = [0u64; 5];
     // SAFETY: cachestat(2) reads the two numbers of `range` and writes the five of `counts`; both outlive the call.
@@ -280,9 +280,14 @@ fn kernel_pages(file: &File, offset: u64, len: usize) -> u64 {
     if answer == 0 { counts[0] } else { 0 }
 }
 
+/// Bytes of the range that are in the page cache, in whole kernel pages; 0 on kernels before 6.5, which cannot say.
+pub(crate) fn kernel_bytes(file: &File, offset: u64, len: u64) -> u64 {
+    kernel_pages(file, offset, len).saturating_mul(KERNEL_PAGE)
+}
+
 /// Whether the kernel has most of the range in its page cache.
 fn is_in_kernel(file: &File, offset: u64, len: usize) -> bool {
-    kernel_pages(file, offset, len).saturating_mul(KERNEL_PAGE) >= len as u64 / 2
+    kernel_bytes(file, offset, len as u64) >= len as u64 / 2
 }
 
 /// A hint: that the mount does not know it, or cannot follow it, is no failure.
@@ -319,7 +324,7 @@ impl ReadAt for PreadFile {
     fn is_in_memory(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         let pages = end.div_ceil(KERNEL_PAGE) - offset / KERNEL_PAGE;
-        len <= ANNOUNCED_MIN && kernel_pages(&self.file, offset, len) >= pages
+        len <= ANNOUNCED_MIN && kernel_pages(&self.file, offset, len as u64) >= pages
     }
 
     fn identity_now(&self) -> io::Result<FileIdentity> {

@@ -69,6 +69,11 @@ pub fn expected_rows(
     values::rows(shape, seed, rows).map_err(|e| ReadError::Output(e.to_string()))
 }
 
+/// The key of a row of a file of [`Shape::Key`].
+pub(crate) fn key_of(seed: u64, row: u64) -> i64 {
+    values::key_of(seed, row)
+}
+
 /// Asserts that `got` holds the rows `rows`. The error names the first value that is wrong.
 pub fn check_rows(
     table: &Table,

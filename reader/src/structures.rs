@@ -1,7 +1,7 @@
 //! [`StructureCache`]: what is known of files between lookups, under one budget in bytes.
 //!
 //! Owns the keys, the weights and the costs of decoded structure, `store` the eviction: footers with their offset indexes, indexes made by
-//! walking a column, dictionaries, mapped data pages, and for keys bounds and sorted data pages. Entries are immutable and belong to one version of one file, so that
+//! walking a column, dictionaries, mapped and inflated data pages, and for keys bounds and sorted data pages. Entries are immutable and belong to one version of one file, so that
 //! a changed file never finds them. Refuses errors: what failed is tried again. Shared by all tables whose
 //! [`OpenOptions`](crate::OpenOptions) are clones of one another. Called by [`crate::table`].
 
@@ -15,7 +15,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use parquet::file::page_index::offset_index::PageLocation;
 
-use crate::decode::parquet::{Dictionary, FileStructure, KeyBounds, KeyPage, MappedPage, Shape};
+use crate::decode::parquet::{
+    Dictionary, FileStructure, Inflated, KeyBounds, KeyPage, MappedPage, Shape, Span,
+};
 use crate::mounts::OpenFiles;
 use crate::read_at::VersionKey;
 use store::Store;
@@ -50,6 +52,10 @@ pub(crate) enum StructureKey {
     Dictionary(ColumnKey),
     /// The data page of it that lies at this offset.
     Page(ColumnKey, u64),
+    /// The page of it that lies at this offset, as the format library has it.
+    Inflated(ColumnKey, u64),
+    /// Pages of it, whose records do not all begin with one.
+    Spans(ColumnKey),
     /// Bounds of a leaf column of a file that was opened.
     KeyBounds(u64, u32),
     /// The data page of a column that lies at this offset, its values in order.
@@ -70,6 +76,8 @@ enum Entry {
     Locations(Arc<[PageLocation]>),
     Dictionary(Arc<Dictionary>),
     Page(Arc<MappedPage>),
+    Inflated(Arc<Inflated>),
+    Spans(Arc<[Span]>),
     KeyBounds(Arc<KeyBounds>),
     KeyPage(Arc<KeyPage>),
 }
@@ -82,6 +90,8 @@ impl Entry {
                 Entry::Locations(locations) => size_of_val(&locations[..]) as u64,
                 Entry::Dictionary(dictionary) => dictionary.weight() as u64,
                 Entry::Page(page) => page.weight() as u64,
+                Entry::Inflated(page) => page.weight() as u64,
+                Entry::Spans(spans) => size_of_val(&spans[..]) as u64,
                 Entry::KeyBounds(bounds) => bounds.weight() as u64,
                 Entry::KeyPage(page) => page.weight() as u64,
             }
@@ -100,6 +110,11 @@ impl Entry {
                 .fold(READ_COST, u64::saturating_add),
             Entry::Dictionary(dictionary) => READ_COST + dictionary.weight() as u64,
             Entry::Page(page) => page.cost(),
+            Entry::Inflated(page) => page.cost(),
+            Entry::Spans(spans) => spans
+                .iter()
+                .map(|span| span.bytes.end - span.bytes.start)
+                .fold(READ_COST, u64::saturating_add),
             Entry::KeyBounds(bounds) => READ_COST + 4 * bounds.weight() as u64,
             // Sorting.
             Entry::KeyPage(page) => READ_COST + 8 * page.weight() as u64,
@@ -218,6 +233,28 @@ impl StructureCache {
 
     pub(crate) fn put_page(&self, key: ColumnKey, offset: u64, page: Arc<MappedPage>) {
         self.put(StructureKey::Page(key, offset), Entry::Page(page));
+    }
+
+    pub(crate) fn inflated(&self, key: ColumnKey, offset: u64) -> Option<Arc<Inflated>> {
+        match self.0.entries.get(&StructureKey::Inflated(key, offset))? {
+            Entry::Inflated(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_inflated(&self, key: ColumnKey, offset: u64, page: Arc<Inflated>) {
+        self.put(StructureKey::Inflated(key, offset), Entry::Inflated(page));
+    }
+
+    pub(crate) fn spans(&self, key: ColumnKey) -> Option<Arc<[Span]>> {
+        match self.0.entries.get(&StructureKey::Spans(key))? {
+            Entry::Spans(spans) => Some(spans),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn put_spans(&self, key: ColumnKey, spans: Arc<[Span]>) {
+        self.put(StructureKey::Spans(key), Entry::Spans(spans));
     }
 
     pub(crate) fn key_bounds(&self, file: u64, leaf: usize) -> Option<Arc<KeyBounds>> {

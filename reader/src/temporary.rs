@@ -1,4 +1,4 @@
-//! A file under a temporary name, in the directory of its final one.
+//! A file under a temporary name, in the directory of its final one; and a directory for as long as it is needed.
 //!
 //! Owns the guarantee that a final name holds a whole file or none, and that nothing is left behind where writing failed.
 //! Never replaces a file unless told to. Called by [`crate::sample`] and [`crate::rewrite`].
@@ -54,5 +54,32 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         // Gone already after a rename.
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A directory among the system's temporary files, of this user alone, that is removed with all in it.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    /// Whose name begins with `name`.
+    pub(crate) fn new(name: &str) -> io::Result<Directory> {
+        use std::os::unix::fs::DirBuilderExt;
+        let started = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let unique = started.map_or(0, |since| since.as_nanos());
+        let path = std::env::temp_dir().join(format!("{name}.{}.{unique:x}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Directory(path))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left is in a place that the system clears.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -76,7 +76,20 @@ fn every_target_has_a_verdict_and_all_sides_bring_the_same_rows() {
         );
     }
     let cells = report["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 8);
+    assert_eq!(cells.len(), 10);
+    let counts = report["counts"].as_array().unwrap();
+    let spreads = |what: &str| {
+        let names = counts.iter().map(|count| count["name"].as_str().unwrap());
+        names
+            .filter(|name| name.starts_with("spread ") && name.contains(what))
+            .count()
+    };
+    // For each spread what the kernels hold, its rate by 1 and by 64 threads, and for two of them the ratio of these.
+    assert_eq!(
+        (spreads("in the kernels"), spreads(" threads")),
+        (3, 10),
+        "{counts:?}"
+    );
     for cell in cells {
         for side in cell["sides"].as_array().unwrap() {
             assert_eq!(side["errors"], 0, "{cell}");

@@ -5,6 +5,7 @@
 //! skipped, and the report says why. Called by the command line.
 
 mod sides;
+mod spreads;
 
 use std::path::{Path, PathBuf};
 
@@ -199,6 +200,20 @@ impl Session<'_> {
             }
             self.findings.cells.push(cell);
         }
+        self.spreads(given)
+    }
+
+    fn spreads(&mut self, given: &Given<'_>) -> Result<()> {
+        let (mut findings, seed) = (std::mem::take(&mut self.findings), self.options.seed);
+        let cells = spreads::measure(given, &mut findings, seed, |rows| {
+            let below = Given {
+                rows,
+                ..given.clone()
+            };
+            self.rounds(&below, 1200)
+        });
+        self.findings = findings;
+        self.findings.cells.extend(cells?);
         Ok(())
     }
 
@@ -367,6 +382,7 @@ impl Session<'_> {
 }
 
 /// What the sides of one file are given.
+#[derive(Clone)]
 struct Given<'a> {
     file: OnMounts<'a>,
     options: &'a OpenOptions,

@@ -51,7 +51,7 @@ pub(super) struct About<'a> {
 /// All of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// `mounts`, `point`, `get-scan` or `writer`.
+    /// `mounts`, `point`, `get-scan`, `writer` or `instructions`.
     pub workload: &'static str,
     /// Whether it was a quick run, with fewer pairs and less data.
     pub quick: bool,

@@ -32,6 +32,17 @@ impl Estimate {
             pairs: 1,
         }
     }
+
+    /// A number that was counted more than once: the middle one, and the least and the greatest.
+    pub(super) fn spread(counts: &[f64]) -> Estimate {
+        let least = counts.iter().copied().fold(f64::INFINITY, f64::min);
+        let greatest = counts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Estimate {
+            figure: median(counts).unwrap_or(f64::NAN),
+            interval: [least, greatest],
+            pairs: counts.len(),
+        }
+    }
 }
 
 /// The middle of a sample, or half the sum of the two in the middle.

@@ -120,6 +120,14 @@ pub const WRITER_TARGETS: &[Target] = &[line(
     "W4: size-statistics code <= 2 % of the instructions of a page-level write (callgrind); wall time reported",
 )];
 
+/// Every target of the workload `instructions`.
+pub const INSTRUCTIONS_TARGETS: &[Target] = &[line(
+    "instructions a lookup / recorded",
+    Bound::AtMost(1.05),
+    "",
+    "instructions per warm lookup, narrow and wide: no more than a twentieth above what was recorded",
+)];
+
 /// Every target of the workload `mounts`.
 pub const TARGETS: &[Target] = &[
     line("warm 4 KiB, mount / ext4", Bound::AtLeast(0.8), "", WARM),
@@ -206,7 +214,8 @@ impl Outcome {
 
 fn all_targets() -> impl Iterator<Item = &'static Target> {
     let lookups = POINT_TARGETS.iter().chain(GET_SCAN_TARGETS);
-    TARGETS.iter().chain(lookups).chain(WRITER_TARGETS)
+    let counted = WRITER_TARGETS.iter().chain(INSTRUCTIONS_TARGETS);
+    TARGETS.iter().chain(lookups).chain(counted)
 }
 
 /// The target with this name; a test asks for every name that the measurements use.

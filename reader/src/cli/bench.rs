@@ -1,11 +1,14 @@
 //! `lookup bench`: flags as typed, and where the report goes. Decides nothing about figures. Called by the command line.
 
+mod instructions;
+
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::bench::{
-    self, BenchError, GetScanOptions, MountsOptions, PointOptions, Report, WriterOptions, WrittenColumn,
+    self, BenchError, GetScanOptions, MountsOptions, PointOptions, Report, Way, WriterOptions, WrittenColumn,
 };
+use instructions::InstructionsArgs;
 
 /// Pairs of each comparison, where nobody says otherwise.
 const PAIRS: usize = 15;
@@ -49,6 +52,27 @@ enum Workload {
     ///
     /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
     Writer(Box<WriterArgs>),
+    /// Instructions of warm lookups, against those that were recorded, so that a regression shows on any machine.
+    ///
+    /// It needs no mount: it writes its own files among the system's temporary ones. Instructions are counted by valgrind's
+    /// callgrind, and are those of a release build on x86-64 where nothing else is given with --recorded.
+    ///
+    /// Exit codes: 0 done (whatever the verdicts are), 1 failed or a value was wrong, 2 wrong usage.
+    Instructions(Box<InstructionsArgs>),
+    /// Look rows of a sample file up, for callgrind.
+    #[command(hide = true)]
+    LookUp {
+        /// narrow, narrow-opened, wide, wide-opened, wide-many or key.
+        way: Way,
+        /// The file, written with seed 0.
+        file: PathBuf,
+        /// How many.
+        #[arg(long)]
+        lookups: u64,
+        /// What row ids follow from.
+        #[arg(long)]
+        seed: u64,
+    },
     /// Write a column of rows into memory once, with size statistics of data pages, for callgrind.
     #[command(hide = true)]
     WriteOnce {
@@ -226,6 +250,13 @@ pub(super) fn run(args: BenchArgs) -> Result<(), BenchError> {
             null_each,
             seed,
         } => bench::write_once(column, rows, null_each, seed),
+        Workload::Instructions(args) => instructions::run(*args),
+        Workload::LookUp {
+            way,
+            file,
+            lookups,
+            seed,
+        } => bench::look_up(way, &file, lookups, seed),
         Workload::Local { directory } => {
             bench::answer_locally(&directory, io::stdin().lock(), io::stdout().lock())
         }
@@ -280,11 +311,16 @@ fn get_scan(args: GetScanArgs) -> Result<(), BenchError> {
     report.check_values()
 }
 
-fn writer(args: WriterArgs) -> Result<(), BenchError> {
-    let lookup = std::env::current_exe().map_err(|source| BenchError::File {
+/// This program.
+fn lookup() -> Result<PathBuf, BenchError> {
+    std::env::current_exe().map_err(|source| BenchError::File {
         path: "lookup".into(),
         source,
-    })?;
+    })
+}
+
+fn writer(args: WriterArgs) -> Result<(), BenchError> {
+    let lookup = lookup()?;
     let options = WriterOptions {
         valgrind: args.valgrind,
         addr2line: args.addr2line,

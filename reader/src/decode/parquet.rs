@@ -3,8 +3,7 @@
 //! Owns the use of the `parquet` crate: it parses footers, and its Arrow readers turn bytes into
 //! arrays, so that every type conversion is theirs. Reads nothing itself: bytes come through a
 //! closure when it is opened, and as [`crate::fetch::Fetched`] when rows are decoded. Columns that are not repeated
-//! come out of mapped data pages ([`gather`]), all others, and what cannot be mapped, out of the crate's readers
-//! ([`rows`]). Called by [`crate::table`].
+//! come out of mapped data pages ([`gather`]), all others, and what cannot be mapped, out of inflated ones ([`rest`]). Called by [`crate::table`].
 
 mod audit;
 pub(crate) mod bounds;
@@ -14,17 +13,18 @@ mod footer;
 mod gather;
 mod index;
 mod indexes;
+mod inflated;
 mod kept;
 mod key_page;
 mod key_search;
 mod levels;
 mod mapped;
 mod page_header;
-mod pages;
 mod plain;
 mod projection;
+mod records;
 mod remembered;
-mod rows;
+mod rest;
 mod schema_guard;
 mod thrift;
 mod values;
@@ -51,11 +51,13 @@ use columns::KnownProjections;
 pub(crate) use columns::{Columns, FlatColumns, Split};
 pub(crate) use gather::{FileRows, Gather, GatherCounts, Stop, Walked};
 use index::CheckedIndex;
+pub(crate) use inflated::Inflated;
 pub(crate) use kept::Shape;
 pub(crate) use key_page::KeyPage;
 pub(crate) use key_search::{KeyPiece, Known, Search, Searched};
 pub(crate) use mapped::MappedPage;
 pub(crate) use plain::Dictionary;
+pub(crate) use rest::{Rest, RestColumns, Span, Spanned};
 
 /// A Parquet file under one of its paths. Cheap to make of its structure.
 #[derive(Debug)]
@@ -209,7 +211,7 @@ impl ParquetFile {
         sum.checked_div(self.row_count()).unwrap_or(0) + leaves.len() as u64
     }
 
-    /// Grows when [`ParquetFile::check_pages`] finds an index that lies.
+    /// Grows with every index that is found to lie.
     pub(crate) fn index_generation(&self) -> u64 {
         self.structure.index.generation()
     }

@@ -7,15 +7,18 @@
 use std::ops::Range;
 
 use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 
 use super::lookup::{Kept, batch_of};
 use super::{Inner, Stage};
 use crate::decode::guarded;
-use crate::decode::parquet::{Columns, FileRows, Gather, ParquetFile, Split, Stop, Walked};
+use crate::decode::parquet::{
+    Columns, FileRows, Gather, ParquetFile, Rest, RestColumns, Spanned, Split, Stop, Walked,
+};
 use crate::error::{ReadError, Result};
 use crate::fetch::{Deadline, Fetched};
-use crate::plan::{FilePlan, RowsAbsent, Wanted, coalesce_ranges, plan_file};
+use crate::plan::{RowsAbsent, Wanted, coalesce_ranges};
 use crate::row::RowId;
 
 /// What is asked for.
@@ -31,6 +34,7 @@ pub(super) struct Progress {
     /// Leaf columns that cannot be mapped.
     excluded: Vec<usize>,
     walked: Walked,
+    spanned: Spanned,
 }
 
 /// A part of the result, or that another attempt is needed.
@@ -82,27 +86,24 @@ impl Inner {
                 rows,
             })
             .collect();
-        let (mut gather, rest_plans) =
-            match self.timed(Stage::Plan, || self.plan(&files, by_file, split, progress)) {
-                Ok(plans) => plans,
-                Err(stop) => return self.go_round(stop, progress),
-            };
+        let (mut gather, mut rests) = match self.timed(Stage::Plan, || self.plan(&files, split, progress)) {
+            Ok(plans) => plans,
+            Err(stop) => return self.go_round(stop, progress),
+        };
         let mut needed = gather.as_mut().map(Gather::take_needed).unwrap_or_default();
         needed.resize(files.len(), Vec::new());
-        let must_walk = gather.as_ref().is_some_and(Gather::must_walk);
-        if !must_walk {
-            for (needed, plan) in needed.iter_mut().zip(&rest_plans) {
-                needed.extend_from_slice(&plan.extents);
-            }
+        for (needed, rest) in needed.iter_mut().zip(&mut rests) {
+            needed.extend(rest.take_needed());
         }
+        let must_walk = gather.as_ref().is_some_and(Gather::must_walk) || rests.iter().any(Rest::must_walk);
         let fetched = self.timed(Stage::Fetch, || {
             self.fetch(needed, by_file, kept, request.deadline)
         })?;
         for (file, _) in by_file {
             self.files[*file].mounted.check_unchanged()?;
         }
-        if let Some(gather) = gather.as_ref().filter(|_| must_walk) {
-            let walked = self.timed(Stage::Plan, || gather.walk(&fetched, &mut progress.walked));
+        if must_walk {
+            let walked = self.timed(Stage::Plan, || walk(gather.as_ref(), &rests, &fetched, progress));
             return walked.map_or_else(|stop| self.go_round(stop, progress), |()| Ok(None));
         }
         self.timed(Stage::Decode, || {
@@ -121,9 +122,9 @@ impl Inner {
             };
             let rest = match &split.rest {
                 None => None,
-                Some(rest) => match self.decode_rest(request, rest, &rest_plans, &fetched, wanted)? {
-                    None => return Ok(None),
-                    rest => rest,
+                Some(columns) => match self.decode_rest(request, columns, rests, &fetched, wanted) {
+                    Ok(batch) => Some(batch),
+                    Err(stop) => return self.go_round(stop, progress),
                 },
             };
             self.join(request, split, flat, rest).map(Some)
@@ -152,10 +153,9 @@ impl Inner {
     fn plan<'a>(
         &'a self,
         files: &'a [FileRows<'a>],
-        by_file: &[(usize, Vec<u64>)],
         split: &'a Split,
         progress: &Progress,
-    ) -> Result<(Option<Gather<'a>>, Vec<FilePlan>), Stop> {
+    ) -> Result<(Option<Gather<'a>>, Vec<Rest<'a>>), Stop> {
         let gather = match &split.flat {
             None => None,
             Some(flat) => Some(Gather::plan(
@@ -165,18 +165,17 @@ impl Inner {
                 &progress.walked,
             )?),
         };
-        let rest_plans = match &split.rest {
+        let cache = &self.options.structures;
+        let rests = match &split.rest {
             None => Vec::new(),
-            Some(rest) => {
-                let coalesce = self.options.coalesce;
-                let plan = |(file, rows): &(usize, Vec<u64>)| {
-                    let layout = &self.files[*file].parquet;
-                    plan_file(*file, rows, &layout, &rest.leaves, coalesce)
+            Some(columns) => {
+                let plan = |rows: &FileRows<'a>| {
+                    Rest::plan(*rows, columns, cache, &progress.walked, &progress.spanned)
                 };
-                by_file.iter().map(plan).collect()
+                files.iter().map(plan).collect()
             }
         };
-        Ok((gather, rest_plans))
+        Ok((gather, rests))
     }
 
     /// Notes what stood in the way; an error if it cannot be gone round.
@@ -249,34 +248,40 @@ impl Inner {
     fn decode_rest(
         &self,
         request: &Request<'_>,
-        columns: &Columns,
-        plans: &[FilePlan],
+        columns: &RestColumns,
+        rests: Vec<Rest<'_>>,
         fetched: &[Fetched],
         wanted: &Wanted,
-    ) -> Result<Part> {
-        let mut agrees = true;
-        for (plan, fetched) in plans.iter().zip(fetched) {
-            agrees &= self.files[plan.file].parquet.check_pages(plan, fetched)?;
+    ) -> Result<RecordBatch, Stop> {
+        let mut batches = Vec::with_capacity(rests.len());
+        for (rest, fetched) in rests.into_iter().zip(fetched) {
+            let (batch, counts) = rest.finish(fetched, request.deadline)?;
+            self.done.add(counts);
+            batches.push(batch);
         }
-        if !agrees {
-            return Ok(None);
-        }
-        let batches = plans
-            .iter()
-            .zip(fetched)
-            .map(|(plan, fetched)| self.files[plan.file].parquet.decode(plan, fetched, columns))
-            .collect::<Result<Vec<_>>>()?;
+        self.join_rest(request, columns.schema(), batches, wanted)
+            .map_err(Stop::Failed)
+    }
+
+    /// Rows of all files, in the order asked.
+    fn join_rest(
+        &self,
+        request: &Request<'_>,
+        schema: &SchemaRef,
+        batches: Vec<RecordBatch>,
+        wanted: &Wanted,
+    ) -> Result<RecordBatch> {
         let batch = match <[RecordBatch; 1]>::try_from(batches) {
             Ok([one]) => one,
             Err(batches) => guarded(&self.path, "joining rows", || {
-                Ok(concat_batches(&columns.schema, &batches)?)
+                Ok(concat_batches(schema, &batches)?)
             })?,
         };
         let bytes = batch.get_array_memory_size() as u64;
         let expected = bytes / (wanted.rows.len().max(1) as u64) * request.rows.len() as u64;
         self.check_size("the result", bytes.max(expected), self.options.max_result_bytes)?;
         let places = wanted.order.clone().map(UInt64Array::from);
-        self.in_order(batch, places, false).map(Some)
+        self.in_order(batch, places, false)
     }
 
     /// Puts the columns together that were read in different ways.
@@ -303,4 +308,20 @@ impl Inner {
         self.check_size("the result", bytes, self.options.max_result_bytes)?;
         Ok(batch)
     }
+}
+
+/// Looks for the data pages of columns that have no index that can be used.
+fn walk(
+    gather: Option<&Gather<'_>>,
+    rests: &[Rest<'_>],
+    fetched: &[Fetched],
+    progress: &mut Progress,
+) -> Result<(), Stop> {
+    if let Some(gather) = gather {
+        gather.walk(fetched, &mut progress.walked)?;
+    }
+    for (rest, fetched) in rests.iter().zip(fetched) {
+        rest.walk(fetched, &mut progress.walked, &mut progress.spanned)?;
+    }
+    Ok(())
 }

@@ -13,7 +13,7 @@ use parquet::arrow::{
 };
 
 use super::plain::PlainType;
-use super::{ParquetFile, projection};
+use super::{ParquetFile, RestColumns, projection};
 use crate::decode::guarded;
 use crate::error::{ReadError, Result};
 
@@ -44,7 +44,7 @@ pub(crate) struct Split {
     /// Out of mapped data pages.
     pub(crate) flat: Option<FlatColumns>,
     /// By the format library's readers.
-    pub(crate) rest: Option<Box<Columns>>,
+    pub(crate) rest: Option<Box<RestColumns>>,
     /// Places of the flat ones among the chosen columns in the file's order.
     pub(crate) flat_places: Vec<usize>,
     /// Places of the rest.
@@ -154,12 +154,8 @@ impl ParquetFile {
         };
         let rest = match rest_places.is_empty() {
             true => None,
-            false if !aligned => Some(Box::new(self.columns(
-                columns.leaves.clone(),
-                rest_roots,
-                false,
-            )?)),
-            false => Some(Box::new(self.columns(rest_leaves, rest_roots, false)?)),
+            false if !aligned => Some(self.rest_columns(columns.leaves.clone(), rest_roots)?),
+            false => Some(self.rest_columns(rest_leaves, rest_roots)?),
         };
         Ok(Split {
             flat,
@@ -169,12 +165,24 @@ impl ParquetFile {
         })
     }
 
-    fn flat_columns(&self, leaves: Vec<usize>) -> Result<FlatColumns> {
+    fn rest_columns(&self, leaves: Vec<usize>, roots: Vec<usize>) -> Result<Box<RestColumns>> {
+        Ok(Box::new(RestColumns {
+            levels: self.field_levels(&leaves)?,
+            columns: self.columns(leaves, roots, false)?,
+        }))
+    }
+
+    fn field_levels(&self, leaves: &[usize]) -> Result<FieldLevels> {
         let descriptor = self.structure.arrow.parquet_schema();
-        let levels = guarded(&self.path, "choosing columns", || {
+        guarded(&self.path, "choosing columns", || {
             let mask = ProjectionMask::leaves(descriptor, leaves.iter().copied());
             parquet_to_arrow_field_levels(descriptor, mask, Some(self.schema().fields()))
-        })?;
+        })
+    }
+
+    fn flat_columns(&self, leaves: Vec<usize>) -> Result<FlatColumns> {
+        let descriptor = self.structure.arrow.parquet_schema();
+        let levels = self.field_levels(&leaves)?;
         let kind = |leaf: &usize| {
             let column = descriptor.column(*leaf);
             (PlainType::of(&column), column.max_def_level() as u8)

@@ -3,7 +3,7 @@
 //! Owns the decision whether a column's data pages may be found through its offset index. An index
 //! that is absent, malformed or in disagreement is left out, and the column is then read whole:
 //! slower, never wrong. The column index (minima and maxima) is not read. [`super::footer`] makes it;
-//! [`super::pages`] checks the rest of what it claims, against the data pages that are read.
+//! [`super::mapped`] and [`super::inflated`] check the rest of what it claims, against the data pages that are read.
 
 use std::any::Any;
 use std::ops::Range;
@@ -37,8 +37,6 @@ struct ColumnIndex {
     distrusted: AtomicBool,
     /// Set once all headers were walked, and agreed with it.
     verified: AtomicBool,
-    /// Rows whose repetition levels were counted, where the column is read without an index.
-    rows_checked: AtomicU64,
 }
 
 impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
@@ -47,7 +45,6 @@ impl From<Option<OffsetIndexMetaData>> for ColumnIndex {
             offsets,
             distrusted: AtomicBool::new(false),
             verified: AtomicBool::new(false),
-            rows_checked: AtomicU64::new(0),
         }
     }
 }
@@ -153,17 +150,6 @@ impl CheckedIndex {
             false => self.distrust(row_group, column),
         }
         agrees
-    }
-
-    /// The first so many rows have all their repetition levels.
-    pub(super) fn rows_checked(&self, row_group: usize, column: usize) -> u64 {
-        self.columns[row_group][column].rows_checked.load(SeqCst)
-    }
-
-    /// The first `rows` rows have been found to have all their repetition levels.
-    pub(super) fn set_rows_checked(&self, row_group: usize, column: usize, rows: u64) {
-        let column = &self.columns[row_group][column];
-        column.rows_checked.fetch_max(rows, SeqCst);
     }
 
     /// Bytes that it takes.

@@ -11,16 +11,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use parquet::basic::{Compression, Encoding, Type};
-use parquet::column::page::{Page, PageReader};
-use parquet::errors::{ParquetError, Result};
+use parquet::column::page::Page;
+use parquet::errors::Result;
 use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::decoded::decode_plain;
 use super::indexes::Indexes;
+use super::inflated::read_page;
 use super::levels::{Levels, ROWS_MAX};
 use super::page_header::{PageHeader, PageKind};
 use super::plain::{Dictionary, PlainType, PlainValues, touch_byte};
@@ -363,65 +363,6 @@ pub(super) fn map_dictionary(
         }
         _ => None,
     })
-}
-
-/// The page in `bytes`, inflated and its checksum compared by the format library. As if the column were this page
-/// alone: else the library takes what lies before a data page for a dictionary.
-fn read_page(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData) -> Result<Page> {
-    let this_page = column
-        .clone()
-        .into_builder()
-        .set_dictionary_page_offset(None)
-        .set_data_page_offset(i64::try_from(offset)?)
-        .set_total_compressed_size(i64::try_from(bytes.len())?)
-        .build()?;
-    let reader = PageBytes {
-        start: offset,
-        bytes: bytes.clone(),
-    };
-    SerializedPageReader::new(Arc::new(reader), &this_page, 0, None)?
-        .get_next_page()?
-        .ok_or_else(|| ParquetError::EOF("no page where one should be".into()))
-}
-
-/// The bytes of one page, at their place in the file.
-struct PageBytes {
-    start: u64,
-    bytes: Bytes,
-}
-
-impl PageBytes {
-    fn from(&self, start: u64) -> Result<Bytes> {
-        let skip = start
-            .checked_sub(self.start)
-            .and_then(|skip| usize::try_from(skip).ok());
-        match skip.filter(|skip| *skip <= self.bytes.len()) {
-            Some(skip) => Ok(self.bytes.slice(skip..)),
-            None => Err(ParquetError::EOF("a page ends early".into())),
-        }
-    }
-}
-
-impl Length for PageBytes {
-    fn len(&self) -> u64 {
-        self.start + self.bytes.len() as u64
-    }
-}
-
-impl ChunkReader for PageBytes {
-    type T = bytes::buf::Reader<Bytes>;
-
-    fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(self.from(start)?.reader())
-    }
-
-    fn get_bytes(&self, start: u64, len: usize) -> Result<Bytes> {
-        let bytes = self.from(start)?;
-        match len <= bytes.len() {
-            true => Ok(bytes.slice(..len)),
-            false => Err(ParquetError::EOF("a page ends early".into())),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,89 +1,14 @@
-//! Checks data pages before the format library decodes them.
+//! Counts the records of a data page of a repeated column: how often its repetition level is 0.
 //!
-//! An index can agree with itself and still number the rows wrongly, so that each planned data page
-//! must hold the rows that the index states. And the library skips records in a loop that never ends
-//! if a data page has fewer repetition levels than its header states, so that the levels of repeated
-//! columns are counted first. Owns these two checks. What disagrees with its index is read whole by
-//! [`crate::table`], without the index.
-
-use std::sync::Arc;
+//! Owns the check that a page has as many repetition levels as it states. Refuses levels that are not RLE, and records that do
+//! not begin where they should. Pure. Called by [`super::inflated`].
 
 use parquet::basic::Encoding;
-use parquet::column::page::{Page, PageReader};
-use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::page_index::offset_index::PageLocation;
-use parquet::file::reader::SerializedPageReader;
-
-use super::rows::FetchedReader;
-
-/// Whether one data page holds the rows that the index says. `Err` if it cannot even be read.
-pub(super) fn holds_rows(
-    bytes: &FetchedReader,
-    row_group: &RowGroupMetaData,
-    column: usize,
-    location: &PageLocation,
-    rows: u64,
-) -> Result<bool> {
-    let column = row_group.column(column);
-    // As if the column were this data page alone: else the library takes what lies before the page
-    // for a dictionary.
-    let this_page = column
-        .clone()
-        .into_builder()
-        .set_dictionary_page_offset(None)
-        .set_data_page_offset(location.offset)
-        .set_total_compressed_size(i64::from(location.compressed_page_size))
-        .build()?;
-    let mut pages = SerializedPageReader::new(Arc::new(bytes.clone()), &this_page, 0, None)?;
-    let Some(header) = pages.peek_next_page()? else {
-        return Ok(false);
-    };
-    if header.is_dict {
-        return Ok(false);
-    }
-    let rows = usize::try_from(rows)?;
-    if column.column_descr().max_rep_level() == 0 {
-        // One level a row.
-        return Ok(header.num_levels == Some(rows) && header.num_rows.is_none_or(|r| r == rows));
-    }
-    let max_level = column.column_descr().max_rep_level();
-    let page = pages.get_next_page()?;
-    Ok(page.and_then(|page| count_records(&page, max_level, true)) == Some(rows))
-}
-
-/// Whether all data pages of a repeated column, up to the one that holds `last_row`, have as many
-/// repetition levels as they state. The column is read without an index.
-pub(super) fn has_all_levels(
-    bytes: &FetchedReader,
-    row_group: &RowGroupMetaData,
-    column: usize,
-    last_row: u64,
-) -> Result<bool> {
-    let column = row_group.column(column);
-    let rows = usize::try_from(row_group.num_rows())?;
-    let pages = SerializedPageReader::new(Arc::new(bytes.clone()), column, rows, None)?;
-    let mut begun = 0u64;
-    for page in pages {
-        let page = page?;
-        if page.is_dictionary_page() {
-            continue;
-        }
-        match count_records(&page, column.column_descr().max_rep_level(), false) {
-            Some(records) => begun = begun.saturating_add(records as u64),
-            None => return Ok(false),
-        }
-        // One more record has begun, so that the wanted one ends in the pages so far.
-        if begun > last_row.saturating_add(1) {
-            break;
-        }
-    }
-    Ok(true)
-}
+use parquet::column::page::Page;
 
 /// Records that begin in a data page: how often the repetition level is 0. `None` if there are fewer
 /// levels than stated, or if a record should begin with the page and does not.
-fn count_records(page: &Page, max_level: i16, begins: bool) -> Option<usize> {
+pub(super) fn count_records(page: &Page, max_level: i16, begins: bool) -> Option<usize> {
     match page {
         Page::DataPage {
             buf,
@@ -166,13 +91,6 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
-}
-
-/// The error for a read that the plan did not foresee.
-pub(super) fn outside_of_plan(start: u64, len: usize) -> ParquetError {
-    ParquetError::General(format!(
-        "bytes {start}..+{len} are outside of the plan of this lookup"
-    ))
 }
 
 #[cfg(test)]

@@ -1,0 +1,293 @@
+//! Lists and maps between lookups: what a warm row reads, columns without an index, records that go on in the next data page, and
+//! pages that state more than they are.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod support;
+
+use std::sync::Arc;
+
+use arrow_array::builder::{Int64Builder, ListBuilder, MapBuilder, StringBuilder};
+use arrow_array::{ArrayRef, RecordBatch};
+use bytes::Bytes;
+use lookupfs_reader::mounts::Opener;
+use lookupfs_reader::plan::Coalesce;
+use lookupfs_reader::read_at::{CountingReadAt, ReadCounts};
+use lookupfs_reader::{OpenOptions, Projection, StructureCache, Table};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::SchemaDescriptor;
+use support::*;
+
+const ROWS: u64 = 1000;
+
+/// A list and a map, in data pages of 100 rows.
+fn file(version: WriterVersion, with_index: bool, dictionary: bool) -> Bytes {
+    let mut lists = ListBuilder::new(Int64Builder::new());
+    let mut maps = MapBuilder::new(None, StringBuilder::new(), Int64Builder::new());
+    for row in 0..ROWS as i64 {
+        if row % 7 == 3 {
+            lists.append_null();
+        } else {
+            lists.append_value((0..row % 5).map(|n| (n != 2).then_some(row * 10 + n)));
+        }
+        for n in 0..row % 3 {
+            maps.keys().append_value(format!("key {}", (row + n) % 11));
+            maps.values().append_value(row - n);
+        }
+        maps.append(true).unwrap();
+    }
+    let columns = [
+        ("l", Arc::new(lists.finish()) as ArrayRef),
+        ("m", Arc::new(maps.finish()) as _),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let properties = WriterProperties::builder()
+        .set_writer_version(version)
+        .set_offset_index_disabled(!with_index)
+        .set_dictionary_enabled(dictionary)
+        .set_compression(Compression::SNAPPY)
+        .set_data_page_row_count_limit(100)
+        .set_write_batch_size(100)
+        .build();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    bytes.into()
+}
+
+/// A table of one version, and its reads and bytes since the last call.
+fn open(bytes: &Bytes, budget: u64) -> (Table, impl FnMut() -> (u64, u64)) {
+    let counts = ReadCounts::default();
+    let (bytes, count) = (bytes.clone(), counts.clone());
+    let options = OpenOptions {
+        opener: Some(Opener::new(move |_| {
+            let file = Versioned::new(&bytes, [3; 16]);
+            Ok(Box::new(CountingReadAt::new(file, count.clone())) as Box<_>)
+        })),
+        coalesce: Coalesce {
+            gap_bytes: 0,
+            ..Coalesce::default()
+        },
+        structures: StructureCache::new(budget),
+        ..OpenOptions::default()
+    };
+    let table = Table::open("/f", options).unwrap();
+    let mut seen = (counts.reads(), counts.bytes());
+    let since = move || {
+        let now = (counts.reads(), counts.bytes());
+        let since = (now.0 - seen.0, now.1 - seen.1);
+        seen = now;
+        since
+    };
+    (table, since)
+}
+
+fn check(table: &Table, all: &RecordBatch, ids: impl IntoIterator<Item = u64>) {
+    let ids = rows(ids);
+    let got = table.get(&ids, &Projection::all()).unwrap();
+    assert_same(&format!("{ids:?}"), &got, &pick(all, &ids));
+}
+
+#[test]
+fn a_warm_row_of_a_list_reads_and_inflates_nothing() {
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        for dictionary in [false, true] {
+            let bytes = file(version, true, dictionary);
+            let all = plain_read(bytes.clone(), None, None).unwrap();
+            let (table, mut reads) = open(&bytes, 64 << 20);
+            check(&table, &all, [250]);
+            let (_, one_page_each) = reads();
+            assert!(
+                dictionary || one_page_each * 3 < bytes.len() as u64,
+                "{one_page_each} of {}",
+                bytes.len()
+            );
+            let before = table.counters();
+            check(&table, &all, [299, 200, 250, 200]);
+            assert_eq!(reads(), (0, 0), "the same data pages");
+            let after = table.counters();
+            let made = |c: &lookupfs_reader::table::LookupCounters| (c.pages_mapped, c.dictionaries_mapped);
+            assert_eq!(made(&after), made(&before));
+            // One page of each of the three leaves.
+            assert_eq!(after.pages_hit - before.pages_hit, 3);
+            check(&table, &all, [950]);
+            let (count, other) = reads();
+            assert!(
+                (1..=3).contains(&count) && other <= one_page_each,
+                "{count} {other}"
+            );
+            // From the first row to the last: what is between is skipped, and not read.
+            check(&table, &all, [0, 999, 500]);
+            // Nor where so many rows are wanted before it that the library would rather read on.
+            let (table, mut reads) = open(&bytes, 64 << 20);
+            reads();
+            check(&table, &all, (0..100).step_by(2).chain([950]));
+            let (_, two_pages_each) = reads();
+            assert!(
+                dictionary || two_pages_each * 3 < bytes.len() as u64,
+                "{two_pages_each}"
+            );
+            check(&table, &all, 0..ROWS);
+            reads();
+            check(&table, &all, (0..ROWS).rev());
+            assert_eq!(reads(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_list_without_an_index_is_walked_once() {
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        for budget in [64 << 20, 0] {
+            let bytes = file(version, false, false);
+            let all = plain_read(bytes.clone(), None, None).unwrap();
+            let (table, mut reads) = open(&bytes, budget);
+            check(&table, &all, [250]);
+            let (_, whole) = reads();
+            assert!(whole * 2 > bytes.len() as u64);
+            check(&table, &all, [730, 10]);
+            let (_, read) = reads();
+            if budget > 0 {
+                // Pages of version 1 were inflated to find their records, and are kept.
+                assert!(read * 3 < whole, "{read} of {whole}");
+                assert_eq!(table.counters().indexes_given_up, 0);
+            }
+            check(&table, &all, 0..ROWS);
+        }
+    }
+}
+
+/// A data page of version 1: header, repetition and definition levels of a bit each, values.
+fn page(
+    codec: Compression,
+    repetition: u8,
+    definition: u8,
+    levels: u8,
+    values: &[i64],
+    states: Option<i32>,
+) -> Vec<u8> {
+    let mut body = Vec::new();
+    for bits in [repetition, definition] {
+        body.extend([2, 0, 0, 0, 3, bits]);
+    }
+    values.iter().for_each(|value| body.extend(value.to_le_bytes()));
+    let inflated = body.len() as i32;
+    if codec == Compression::SNAPPY {
+        // A literal of up to 60 bytes.
+        assert!(body.len() <= 60);
+        let mut packed = vec![body.len() as u8, ((body.len() - 1) << 2) as u8];
+        packed.extend(&body);
+        body = packed;
+    }
+    let varint = |value: i32| {
+        let (mut value, mut out) = ((value as u32) << 1, Vec::new());
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
+        out
+    };
+    let mut out = vec![0x15, 0];
+    out.push(0x15);
+    out.extend(varint(states.unwrap_or(inflated)));
+    out.push(0x15);
+    out.extend(varint(body.len() as i32));
+    // Number of levels, PLAIN, RLE, RLE.
+    out.extend([0x2c, 0x15, levels << 1, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0]);
+    out.extend(body);
+    out
+}
+
+/// A file of one repeated column with these pages.
+fn of_pages(codec: Compression, pages: &[Vec<u8>], rows: i64) -> Bytes {
+    let schema = Arc::new(parse_message_type("message m { repeated int64 a; }").unwrap());
+    let schema = Arc::new(SchemaDescriptor::new(schema));
+    let mut bytes = b"PAR1".to_vec();
+    pages.iter().for_each(|page| bytes.extend(page));
+    let len = bytes.len() as i64 - 4;
+    let column = ColumnChunkMetaData::builder(schema.column(0))
+        .set_compression(codec)
+        .set_encodings(vec![
+            parquet::basic::Encoding::PLAIN,
+            parquet::basic::Encoding::RLE,
+        ])
+        .set_num_values(7)
+        .set_data_page_offset(4)
+        .set_total_compressed_size(len)
+        .set_total_uncompressed_size(len)
+        .build()
+        .unwrap();
+    let group = RowGroupMetaData::builder(schema.clone())
+        .set_num_rows(rows)
+        .set_total_byte_size(len)
+        .set_column_metadata(vec![column])
+        .build()
+        .unwrap();
+    let file = FileMetaData::new(1, rows, None, None, schema, None);
+    let metadata = ParquetMetaDataBuilder::new(file)
+        .set_row_groups(vec![group])
+        .build();
+    ParquetMetaDataWriter::new(&mut bytes, &metadata)
+        .finish()
+        .unwrap();
+    bytes.into()
+}
+
+/// [10, 11], [12, | 13, 14], [], [15]
+fn a_record_in_two_pages(codec: Compression, states: Option<i32>) -> Bytes {
+    let first = page(codec, 0b010, 0b111, 3, &[10, 11, 12], states);
+    let second = page(codec, 0b0011, 0b1011, 4, &[13, 14, 15], None);
+    of_pages(codec, &[first, second], 4)
+}
+
+#[test]
+fn a_record_that_goes_on_in_the_next_data_page_is_whole() {
+    for codec in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
+        let bytes = a_record_in_two_pages(codec, None);
+        let all = plain_read(bytes.clone(), None, None).unwrap();
+        let (table, mut reads) = open(&bytes, 64 << 20);
+        check(&table, &all, [1]);
+        assert_eq!(reads().0, 1, "the column, whole");
+        for ids in [&[1][..], &[0], &[3, 1, 2, 1], &[2], &[0, 3]] {
+            check(&table, &all, ids.iter().copied());
+        }
+        assert_eq!(reads(), (0, 0));
+        let counters = table.counters();
+        assert!(
+            counters.pages_hit >= 10 && counters.pages_mapped <= 4,
+            "{counters:?}"
+        );
+        let (table, _) = open(&bytes, 0);
+        for ids in [&[1][..], &[0], &[3, 1, 2, 1]] {
+            check(&table, &all, ids.iter().copied());
+        }
+    }
+}
+
+#[test]
+fn a_page_that_states_more_than_its_column_is_refused_before_it_is_inflated() {
+    let bytes = a_record_in_two_pages(Compression::SNAPPY, Some(i32::MAX));
+    let (table, _) = open(&bytes, 64 << 20);
+    for row in [0, 1, 3] {
+        let error = table
+            .get(&rows([row]), &Projection::all())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("column 'a'") && error.contains("2147483647 bytes once inflated"),
+            "{error}"
+        );
+    }
+    // Levels that end early: the library would look for records for ever.
+    let short = page(Compression::UNCOMPRESSED, 0b010, 0b111, 60, &[10, 11, 12], None);
+    let (table, _) = open(&of_pages(Compression::UNCOMPRESSED, &[short], 4), 64 << 20);
+    let error = table.get(&rows([3]), &Projection::all()).unwrap_err().to_string();
+    assert!(error.contains("repetition levels that end early"), "{error}");
+}
