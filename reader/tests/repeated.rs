@@ -15,12 +15,8 @@ use lookupfs_reader::read_at::{CountingReadAt, ReadCounts};
 use lookupfs_reader::{OpenOptions, Projection, StructureCache, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
-use parquet::file::metadata::{
-    ColumnChunkMetaData, FileMetaData, ParquetMetaDataBuilder, ParquetMetaDataWriter, RowGroupMetaData,
-};
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::SchemaDescriptor;
+use support::raw_pages::{list_page, of_pages};
 use support::*;
 
 const ROWS: u64 = 1000;
@@ -163,88 +159,11 @@ fn a_list_without_an_index_is_walked_once() {
     }
 }
 
-/// A data page of version 1: header, repetition and definition levels of a bit each, values.
-fn page(
-    codec: Compression,
-    repetition: u8,
-    definition: u8,
-    levels: u8,
-    values: &[i64],
-    states: Option<i32>,
-) -> Vec<u8> {
-    let mut body = Vec::new();
-    for bits in [repetition, definition] {
-        body.extend([2, 0, 0, 0, 3, bits]);
-    }
-    values.iter().for_each(|value| body.extend(value.to_le_bytes()));
-    let inflated = body.len() as i32;
-    if codec == Compression::SNAPPY {
-        // A literal of up to 60 bytes.
-        assert!(body.len() <= 60);
-        let mut packed = vec![body.len() as u8, ((body.len() - 1) << 2) as u8];
-        packed.extend(&body);
-        body = packed;
-    }
-    let varint = |value: i32| {
-        let (mut value, mut out) = ((value as u32) << 1, Vec::new());
-        while value >= 0x80 {
-            out.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        out.push(value as u8);
-        out
-    };
-    let mut out = vec![0x15, 0];
-    out.push(0x15);
-    out.extend(varint(states.unwrap_or(inflated)));
-    out.push(0x15);
-    out.extend(varint(body.len() as i32));
-    // Number of levels, PLAIN, RLE, RLE.
-    out.extend([0x2c, 0x15, levels << 1, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0]);
-    out.extend(body);
-    out
-}
-
-/// A file of one repeated column with these pages.
-fn of_pages(codec: Compression, pages: &[Vec<u8>], rows: i64) -> Bytes {
-    let schema = Arc::new(parse_message_type("message m { repeated int64 a; }").unwrap());
-    let schema = Arc::new(SchemaDescriptor::new(schema));
-    let mut bytes = b"PAR1".to_vec();
-    pages.iter().for_each(|page| bytes.extend(page));
-    let len = bytes.len() as i64 - 4;
-    let column = ColumnChunkMetaData::builder(schema.column(0))
-        .set_compression(codec)
-        .set_encodings(vec![
-            parquet::basic::Encoding::PLAIN,
-            parquet::basic::Encoding::RLE,
-        ])
-        .set_num_values(7)
-        .set_data_page_offset(4)
-        .set_total_compressed_size(len)
-        .set_total_uncompressed_size(len)
-        .build()
-        .unwrap();
-    let group = RowGroupMetaData::builder(schema.clone())
-        .set_num_rows(rows)
-        .set_total_byte_size(len)
-        .set_column_metadata(vec![column])
-        .build()
-        .unwrap();
-    let file = FileMetaData::new(1, rows, None, None, schema, None);
-    let metadata = ParquetMetaDataBuilder::new(file)
-        .set_row_groups(vec![group])
-        .build();
-    ParquetMetaDataWriter::new(&mut bytes, &metadata)
-        .finish()
-        .unwrap();
-    bytes.into()
-}
-
 /// [10, 11], [12, | 13, 14], [], [15]
 fn a_record_in_two_pages(codec: Compression, states: Option<i32>) -> Bytes {
-    let first = page(codec, 0b010, 0b111, 3, &[10, 11, 12], states);
-    let second = page(codec, 0b0011, 0b1011, 4, &[13, 14, 15], None);
-    of_pages(codec, &[first, second], 4)
+    let first = list_page(codec, 0b010, 0b111, 3, &[10, 11, 12], states);
+    let second = list_page(codec, 0b0011, 0b1011, 4, &[13, 14, 15], None);
+    of_pages("repeated int64 a", codec, &[first, second], 4)
 }
 
 #[test]
@@ -286,8 +205,11 @@ fn a_page_that_states_more_than_its_column_is_refused_before_it_is_inflated() {
         );
     }
     // Levels that end early: the library would look for records for ever.
-    let short = page(Compression::UNCOMPRESSED, 0b010, 0b111, 60, &[10, 11, 12], None);
-    let (table, _) = open(&of_pages(Compression::UNCOMPRESSED, &[short], 4), 64 << 20);
+    let short = list_page(Compression::UNCOMPRESSED, 0b010, 0b111, 60, &[10, 11, 12], None);
+    let (table, _) = open(
+        &of_pages("repeated int64 a", Compression::UNCOMPRESSED, &[short], 4),
+        64 << 20,
+    );
     let error = table.get(&rows([3]), &Projection::all()).unwrap_err().to_string();
     assert!(error.contains("repetition levels that end early"), "{error}");
 }

@@ -2,6 +2,8 @@
 //! the values that foreign writers recorded beside each fixture.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod raw_pages;
+
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;

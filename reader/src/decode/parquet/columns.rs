@@ -169,10 +169,13 @@ impl ParquetFile {
         Ok(Box::new(RestColumns {
             levels: self.field_levels(&leaves)?,
             columns: self.columns(leaves, roots, false)?,
+            shape: self.structure.shape.clone(),
         }))
     }
 
-    fn field_levels(&self, leaves: &[usize]) -> Result<FieldLevels> {
+    /// What Arrow readers of these leaves are built of. Of this file alone: one that stores them in another way has the same
+    /// Arrow types, and its bytes would be taken for other values.
+    pub(super) fn field_levels(&self, leaves: &[usize]) -> Result<FieldLevels> {
         let descriptor = self.structure.arrow.parquet_schema();
         guarded(&self.path, "choosing columns", || {
             let mask = ProjectionMask::leaves(descriptor, leaves.iter().copied());

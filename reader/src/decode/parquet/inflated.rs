@@ -81,6 +81,10 @@ impl Inflated {
         self.page.clone()
     }
 
+    pub(super) fn is_dictionary(&self) -> bool {
+        self.page.is_dictionary_page()
+    }
+
     /// Records that begin in it.
     pub(super) fn rows(&self) -> u64 {
         self.rows

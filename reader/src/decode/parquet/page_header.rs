@@ -109,10 +109,11 @@ fn counts(thrift: &mut Thrift<'_>) -> Option<Counts> {
 }
 
 /// Where the data pages of a column that is not repeated lie, by their headers: `bytes` is all of the column,
-/// which begins at `range.start` in the file and has `rows` rows. `None` if the headers do not add up.
+/// which begins at `range.start` in the file and has `rows` rows. `None` if the headers do not add up, or if an empty data page
+/// lies where a dictionary would be looked for.
 pub(super) fn walk(bytes: &[u8], range: &Range<u64>, rows: u64) -> Option<Vec<PageLocation>> {
     let mut locations = Vec::new();
-    let (mut at, mut row) = (0usize, 0u64);
+    let (mut at, mut row, mut has_dictionary) = (0usize, 0u64, false);
     while at < bytes.len() {
         let header = PageHeader::parse(&bytes[at..])?;
         let len = header.header_len.checked_add(header.compressed_len)?;
@@ -129,12 +130,13 @@ pub(super) fn walk(bytes: &[u8], range: &Range<u64>, rows: u64) -> Option<Vec<Pa
                 }
                 row = row.checked_add(values)?;
             }
-            PageKind::Dictionary if locations.is_empty() => {}
+            PageKind::Dictionary if at == 0 => has_dictionary = true,
             _ => return None,
         }
         at = end;
     }
-    (row == rows && !locations.is_empty()).then_some(locations)
+    let first = u64::try_from(locations.first()?.offset).ok()?;
+    (row == rows && (has_dictionary || first == range.start)).then_some(locations)
 }
 
 #[cfg(test)]

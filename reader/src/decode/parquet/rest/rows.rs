@@ -67,8 +67,12 @@ impl Rest<'_> {
             metadata: file.metadata(),
             rows: total,
         };
+        let own_levels = match Arc::ptr_eq(&self.columns.shape, &file.structure.shape) {
+            true => None,
+            false => Some(file.field_levels(&columns.leaves).map_err(Stop::Failed)?),
+        };
+        let levels = own_levels.as_ref().unwrap_or(&self.columns.levels);
         let batch = guarded(&file.path, "decoding rows", || {
-            let levels = &self.columns.levels;
             let reader = ParquetRecordBatchReader::try_new_with_row_groups(
                 levels,
                 &feed,
@@ -189,9 +193,14 @@ impl Rest<'_> {
         piece: &Piece,
         fetched: &Fetched,
     ) -> Result<Arc<Inflated>, Stop> {
-        if let Some(held) = &piece.held {
-            self.counts.dictionaries_hit += 1;
-            return Ok(held.clone());
+        match &piece.held {
+            Some(held) if held.is_dictionary() => {
+                self.counts.dictionaries_hit += 1;
+                return Ok(held.clone());
+            }
+            // Known as a data page.
+            Some(_) => return Err(self.disagrees(key, "what lies before its data pages is no dictionary")),
+            None => {}
         }
         let made = self.inflate(key, piece, fetched, |bytes, column| {
             Inflated::dictionary(bytes, piece.bytes.start, column)

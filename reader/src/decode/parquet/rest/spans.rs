@@ -27,7 +27,8 @@ pub(crate) struct Span {
 /// What a walk has found.
 #[derive(Debug)]
 pub(super) enum WalkedColumn {
-    /// Each data page begins with a record, and all together have the rows of the row group.
+    /// Each data page begins with a record, and all together have the rows of the row group. Before the first is a dictionary, or
+    /// nothing.
     Locations(Vec<PageLocation>),
     /// They do not.
     Spans(Vec<Span>),
@@ -76,7 +77,14 @@ pub(super) fn walk(
         }
         row = row.saturating_add(here);
     }
-    match row == rows && !locations.is_empty() {
+    // What lies before the first location is taken for a dictionary: not so where that is an empty data page.
+    let begins = spans.first().is_some_and(|span| {
+        span.is_dictionary
+            || locations
+                .first()
+                .is_some_and(|first| first.offset as u64 == span.bytes.start)
+    });
+    match row == rows && begins && !locations.is_empty() {
         true => Ok(WalkedColumn::Locations(locations)),
         false => Ok(WalkedColumn::Spans(spans)),
     }
