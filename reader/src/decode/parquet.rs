@@ -7,6 +7,7 @@
 
 mod audit;
 pub(crate) mod bounds;
+mod codec;
 mod columns;
 mod decoded;
 mod footer;

@@ -14,6 +14,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 
+use super::codec;
 use super::page_header::{PageHeader, PageKind};
 use super::records::count_records;
 use crate::structures::READ_COST;
@@ -127,12 +128,19 @@ fn read_owned(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData) -> Resul
     Ok(page)
 }
 
-/// The page in `bytes`, inflated and its checksum compared by the format library. As if the column were this page
-/// alone: else the library takes what lies before a data page for a dictionary.
+/// The page in `bytes`, its checksum compared by the format library and inflated to no more than it states. As if the column
+/// were this page alone: else the library takes what lies before a data page for a dictionary.
 pub(super) fn read_page(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData) -> Result<Page> {
+    let codec = column.compression();
+    let is_unbounded = codec::is_unbounded(codec);
     let this_page = column
         .clone()
         .into_builder()
+        .set_compression(if is_unbounded {
+            Compression::UNCOMPRESSED
+        } else {
+            codec
+        })
         .set_dictionary_page_offset(None)
         .set_data_page_offset(i64::try_from(offset)?)
         .set_total_compressed_size(i64::try_from(bytes.len())?)
@@ -141,9 +149,15 @@ pub(super) fn read_page(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData
         start: offset,
         bytes: bytes.clone(),
     };
-    SerializedPageReader::new(Arc::new(reader), &this_page, 0, None)?
+    let page = SerializedPageReader::new(Arc::new(reader), &this_page, 0, None)?
         .get_next_page()?
-        .ok_or_else(|| ParquetError::EOF("no page where one should be".into()))
+        .ok_or_else(|| ParquetError::EOF("no page where one should be".into()))?;
+    if !is_unbounded {
+        return Ok(page);
+    }
+    let header = PageHeader::parse(bytes);
+    let header = header.ok_or_else(|| ParquetError::General("the header of a page is malformed".into()))?;
+    codec::inflate(page, codec, header.uncompressed_len)
 }
 
 /// The bytes of one page, at their place in the file.

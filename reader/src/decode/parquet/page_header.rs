@@ -40,20 +40,27 @@ pub(super) enum PageKind {
 }
 
 impl PageHeader {
-    /// Reads the header at the beginning of `bytes`. `None` if it is cut or malformed.
+    /// Reads the header at the beginning of `bytes`. `None` if it is cut or malformed. A field that is of another type than the
+    /// format has is malformed, and so is one that comes twice: the format library reads a number whatever its type is, and
+    /// would inflate to another length than the one that was looked at here.
     pub(super) fn parse(bytes: &[u8]) -> Option<PageHeader> {
         let mut thrift = Thrift { bytes };
         let (mut kind, mut uncompressed, mut compressed) = (None, None, None);
         let (mut v1, mut v2) = (None, None);
-        let mut id = 0;
+        let (mut id, mut seen) = (0, 0);
         loop {
-            match (thrift.field(&mut id)?, id) {
+            let field = thrift.field(&mut id)?;
+            if field != 0 && is_second(&mut seen, id) {
+                return None;
+            }
+            match (field, id) {
                 (0, _) => break,
                 (5, 1) => kind = Some(thrift.int()?),
                 (5, 2) => uncompressed = Some(thrift.int()?),
                 (5, 3) => compressed = Some(thrift.int()?),
                 (STRUCT, 5) => v1 = Some(counts(&mut thrift)?),
                 (STRUCT, 8) => v2 = Some(counts(&mut thrift)?),
+                (_, 1..=3 | 5 | 8) => return None,
                 (field, _) => thrift.skip(field, SKIP_DEPTH_MAX)?,
             }
         }
@@ -80,6 +87,14 @@ impl PageHeader {
     }
 }
 
+/// Whether a field that is read here was there before.
+fn is_second(seen: &mut u16, id: i64) -> bool {
+    let bit = if (1..=8).contains(&id) { 1 << id } else { 0 };
+    let is_second = *seen & bit != 0;
+    *seen |= bit;
+    is_second
+}
+
 #[derive(Clone, Copy)]
 struct Counts {
     values: Option<i32>,
@@ -95,14 +110,19 @@ fn counts(thrift: &mut Thrift<'_>) -> Option<Counts> {
         rows: None,
         compressed: true,
     };
-    let mut id = 0;
+    let (mut id, mut seen) = (0, 0);
     loop {
-        match (thrift.field(&mut id)?, id) {
+        let field = thrift.field(&mut id)?;
+        if field != 0 && is_second(&mut seen, id) {
+            return None;
+        }
+        match (field, id) {
             (0, _) => return Some(counts),
             (5, 1) => counts.values = Some(thrift.int()?),
             (5, 3) => counts.rows = Some(thrift.int()?),
             // A boolean field's value is its type.
             (kind @ (1 | 2), 7) => counts.compressed = kind == 1,
+            (_, 1 | 3) => return None,
             (field, _) => thrift.skip(field, SKIP_DEPTH_MAX)?,
         }
     }
@@ -184,6 +204,34 @@ mod tests {
         let mut negative = V1;
         negative[5] = 13;
         assert_eq!(PageHeader::parse(&negative), None);
+    }
+
+    #[test]
+    fn fields_of_another_type_or_that_come_twice_are_refused() {
+        // The length once more: as a number of 64 bits, of 32 bits, and with a field id that others cut to 16 bits.
+        for again in [&[0x06, 4][..], &[0x05, 4], &[0x05, 0x84, 0x80, 0x08]] {
+            let header = [
+                &V1[..4],
+                again,
+                &[0xfe, 0xff, 0xff, 0xff, 0x0f],
+                &[0x05, 6],
+                &V1[5..],
+            ]
+            .concat();
+            assert_eq!(PageHeader::parse(&header), None, "{again:x?}");
+        }
+        // The number of values as one of 64 bits, and a second struct of them.
+        let mut wide = V1;
+        wide[7] = 0x16;
+        assert_eq!(PageHeader::parse(&wide), None);
+        let twice = [&V1[..16], &[0x0c, 10, 0x15, 22, 0], &V1[16..]].concat();
+        assert_eq!(PageHeader::parse(&twice), None);
+        // Those that are not read here may be what they are.
+        let more = [&V1[..16], &[0x45, 2], &V1[16..]].concat();
+        assert_eq!(
+            PageHeader::parse(&more).unwrap().kind,
+            PageHeader::parse(&V1).unwrap().kind
+        );
     }
 
     #[test]

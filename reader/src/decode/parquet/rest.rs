@@ -20,6 +20,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 use super::gather::{Stop, Walked};
 use super::inflated::Inflated;
 use super::{Columns, FileRows, GatherCounts, Shape};
+use crate::decode::guarded;
 use crate::fetch::Fetched;
 use crate::plan::Layout;
 use crate::structures::{ColumnKey, StructureCache};
@@ -253,7 +254,11 @@ impl<'a> Rest<'a> {
             let bytes = fetched.get(&range).ok_or_else(|| self.outside_of_plan())?;
             let column = file.metadata().row_group(row_group).column(leaf);
             let keep = |offset: u64, page: Inflated| self.cache.put_inflated(*key, offset, Arc::new(page));
-            let found = walk(&bytes, &range, column, file.rows(row_group), keep)
+            let found = guarded(&file.path, "looking for data pages", || {
+                Ok(walk(&bytes, &range, column, file.rows(row_group), keep))
+            });
+            let found = found
+                .map_err(Stop::Failed)?
                 .map_err(|what| self.failed(*key, &what))?;
             match found {
                 WalkedColumn::Locations(locations) => {

@@ -47,7 +47,7 @@ impl Thrift<'_> {
         Some(())
     }
 
-    /// The next field's type; 0 is the end of the struct.
+    /// The next field's type; 0 is the end of the struct. A number of a field has 16 bits, and more would be cut by others.
     pub(super) fn field(&mut self, id: &mut i64) -> Option<u8> {
         let header = self.byte()?;
         if header == 0 {
@@ -60,6 +60,7 @@ impl Thrift<'_> {
             }
             delta => id.checked_add(i64::from(delta))?,
         };
+        i16::try_from(*id).ok()?;
         Some(header & 0x0f)
     }
 
