@@ -8,7 +8,7 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use lookupfs_reader::mounts::Opener;
@@ -48,6 +48,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// One test at a time: all of them count the same memory.
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The error of a lookup, and the memory that it took at most.
 fn refused(bytes: &Bytes, row: u64) -> (String, u64) {
     let file = bytes.clone();
@@ -57,8 +62,6 @@ fn refused(bytes: &Bytes, row: u64) -> (String, u64) {
         })),
         ..OpenOptions::default()
     };
-    // One at a time: all of them count the same memory.
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let table = Table::open("/f", options).unwrap();
     let before = HELD.load(SeqCst);
     PEAK.store(before, SeqCst);
@@ -112,6 +115,7 @@ fn codecs() -> [Compression; 6] {
 
 #[test]
 fn what_inflates_to_more_than_it_states_is_refused() {
+    let _alone = alone();
     for codec in codecs() {
         let body = zeros(codec);
         for column in ["repeated int64 a", "optional int64 a"] {
@@ -127,6 +131,7 @@ fn what_inflates_to_more_than_it_states_is_refused() {
 
 #[test]
 fn a_length_that_is_stated_twice_is_refused() {
+    let _alone = alone();
     let body = list_body(0b00, 0b11, &[1, 2]);
     let inflated = body.len() as i32;
     let packed = snap::raw::Encoder::new().compress_vec(&body).unwrap();
@@ -148,7 +153,39 @@ fn a_length_that_is_stated_twice_is_refused() {
 }
 
 #[test]
+fn more_values_than_levels_are_an_error() {
+    let _alone = alone();
+    // A block of 128 in 4 parts, 2^27 values, the first is 0; and a block without bits.
+    let many = [0x80, 1, 4, 0x80, 0x80, 0x80, 0x40, 0, 0, 0, 0, 0, 0];
+    let two = [0x80, 1, 4, 2, 0, 0, 0, 0, 0, 0];
+    // DELTA_LENGTH_BYTE_ARRAY, and DELTA_BYTE_ARRAY with the lie in its first and in its second part.
+    for (encoding, parts) in [
+        (6, vec![&many[..]]),
+        (7, vec![&many, &two]),
+        (7, vec![&two, &many]),
+    ] {
+        for column in ["repeated binary a", "required binary a"] {
+            let mut body = if column.starts_with("rep") {
+                list_body(0b00, 0b11, &[])
+            } else {
+                Vec::new()
+            };
+            body.extend(parts.concat());
+            let mut page = header(body.len() as i32, body.len(), 2, &[]);
+            // The encoding stands behind the number of levels.
+            let place = page.windows(3).position(|w| w == [4, 0x15, 0]).unwrap();
+            page[place + 2] = encoding << 1;
+            page.extend(&body);
+            let (error, peak) = refused(&of_pages(column, Compression::UNCOMPRESSED, &[page], 2), 1);
+            assert!(peak < MEMORY_MAX, "{column}: {peak} {error}");
+            assert!(error.contains("DELTA"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn lengths_of_levels_that_overflow_are_an_error() {
+    let _alone = alone();
     let body = list_body(0b00, 0b11, &[1, 2]);
     // A header of version 2 beside that of version 1, whose lengths of levels are more than 32 bits together.
     let mut more = vec![0x3c, 0x15, 4, 0x15, 0, 0x15, 4, 0x15, 0];

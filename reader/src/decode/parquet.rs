@@ -10,6 +10,7 @@ pub(crate) mod bounds;
 mod codec;
 mod columns;
 mod decoded;
+mod delta;
 mod footer;
 mod gather;
 mod index;

@@ -15,6 +15,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::reader::{ChunkReader, Length, SerializedPageReader};
 
 use super::codec;
+use super::delta::check_counts;
 use super::page_header::{PageHeader, PageKind};
 use super::records::count_records;
 use crate::structures::READ_COST;
@@ -31,16 +32,17 @@ pub(crate) struct Inflated {
     page: Page,
     /// Records that begin in it; 0 of a dictionary.
     rows: u64,
+    /// Whether one begins with it.
+    begins: bool,
 }
 
 impl Inflated {
-    /// The data page in `bytes`, header included, which lies at `offset` in the file; with `begins`, its first record begins
-    /// in it. `None` if it is no such page, or has not all its levels.
+    /// The data page in `bytes`, header included, which lies at `offset` in the file. `None` if it is no data page, or has not all
+    /// its levels.
     pub(super) fn data_page(
         bytes: &Bytes,
         offset: u64,
         column: &ColumnChunkMetaData,
-        begins: bool,
     ) -> Result<Option<Inflated>> {
         let Some(header) = PageHeader::parse(bytes) else {
             return Ok(None);
@@ -56,10 +58,10 @@ impl Inflated {
         let max_level = column.column_descr().max_rep_level();
         let found = match max_level {
             // One level a row.
-            0 => rows.is_none_or(|rows| rows == values).then_some(values),
-            _ => count_records(&page, max_level, begins).map(|records| records as u64),
+            0 => rows.is_none_or(|rows| rows == values).then_some((values, true)),
+            _ => count_records(&page, max_level).map(|r| (r.count as u64, r.begin_with_it)),
         };
-        Ok(found.map(|rows| Inflated { page, rows }))
+        Ok(found.map(|(rows, begins)| Inflated { page, rows, begins }))
     }
 
     /// The dictionary in `bytes`, header included, which lies at `offset` in the file. `None` if it is none.
@@ -74,7 +76,11 @@ impl Inflated {
         };
         check_length(header.uncompressed_len, column)?;
         let page = read_owned(bytes, offset, column)?;
-        Ok(page.is_dictionary_page().then_some(Inflated { page, rows: 0 }))
+        Ok(page.is_dictionary_page().then_some(Inflated {
+            page,
+            rows: 0,
+            begins: false,
+        }))
     }
 
     /// As the format library's readers take it. Cheap: its bytes are shared.
@@ -89,6 +95,16 @@ impl Inflated {
     /// Records that begin in it.
     pub(super) fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Whether it is so many whole records, but for the end of the last.
+    pub(super) fn is_records(&self, rows: u64) -> bool {
+        self.begins && self.rows == rows
+    }
+
+    /// Whether it begins with a record.
+    pub(super) fn begins(&self) -> bool {
+        self.begins
     }
 
     /// Bytes that it takes.
@@ -129,8 +145,10 @@ fn read_owned(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData) -> Resul
 }
 
 /// The page in `bytes`, its checksum compared by the format library and inflated to no more than it states. As if the column
-/// were this page alone: else the library takes what lies before a data page for a dictionary.
+/// were this page alone: else the library takes what lies before a data page for a dictionary. `Err` too if the library reads
+/// another page than [`PageHeader`] does: what is decided by one would be about the other.
 pub(super) fn read_page(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData) -> Result<Page> {
+    let header = PageHeader::parse(bytes).ok_or_else(malformed)?;
     let codec = column.compression();
     let is_unbounded = codec::is_unbounded(codec);
     let this_page = column
@@ -148,33 +166,60 @@ pub(super) fn read_page(bytes: &Bytes, offset: u64, column: &ColumnChunkMetaData
     let reader = PageBytes {
         start: offset,
         bytes: bytes.clone(),
+        header_len: header.header_len,
+        compressed_len: header.compressed_len,
     };
     let page = SerializedPageReader::new(Arc::new(reader), &this_page, 0, None)?
         .get_next_page()?
-        .ok_or_else(|| ParquetError::EOF("no page where one should be".into()))?;
-    if !is_unbounded {
-        return Ok(page);
+        .ok_or_else(malformed)?;
+    let is_same = match (&page, header.kind) {
+        (
+            Page::DataPage { num_values, .. },
+            PageKind::Data {
+                values, rows: None, ..
+            },
+        ) => u64::from(*num_values) == values,
+        (
+            Page::DataPageV2 {
+                num_values, num_rows, ..
+            },
+            PageKind::Data {
+                values,
+                rows: Some(rows),
+                ..
+            },
+        ) => u64::from(*num_values) == values && u64::from(*num_rows) == rows,
+        (Page::DictionaryPage { .. }, PageKind::Dictionary) => true,
+        _ => false,
+    };
+    if !is_same {
+        return Err(malformed());
     }
-    let header = PageHeader::parse(bytes);
-    let header = header.ok_or_else(|| ParquetError::General("the header of a page is malformed".into()))?;
-    codec::inflate(page, codec, header.uncompressed_len)
+    let page = match is_unbounded {
+        true => codec::inflate(page, codec, header.uncompressed_len)?,
+        false => page,
+    };
+    check_counts(&page, column.column_descr()).map_err(|what| ParquetError::General(what.into()))?;
+    Ok(page)
+}
+
+fn malformed() -> ParquetError {
+    ParquetError::General("the header of a page is malformed".into())
 }
 
 /// The bytes of one page, at their place in the file.
 struct PageBytes {
     start: u64,
     bytes: Bytes,
+    header_len: usize,
+    compressed_len: usize,
 }
 
 impl PageBytes {
-    fn from(&self, start: u64) -> Result<Bytes> {
-        let skip = start
-            .checked_sub(self.start)
-            .and_then(|skip| usize::try_from(skip).ok());
-        match skip.filter(|skip| *skip <= self.bytes.len()) {
-            Some(skip) => Ok(self.bytes.slice(skip..)),
-            None => Err(ParquetError::EOF("a page ends early".into())),
-        }
+    /// How far a place in the file is into the page.
+    fn within(&self, at: u64) -> Option<usize> {
+        let within = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        (within <= self.bytes.len()).then_some(within)
     }
 }
 
@@ -188,14 +233,19 @@ impl ChunkReader for PageBytes {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(self.from(start)?.reader())
+        let within = self.within(start).ok_or_else(malformed)?;
+        Ok(self.bytes.slice(within..).reader())
     }
 
+    /// The body, which is all that the library asks for in this way.
     fn get_bytes(&self, start: u64, len: usize) -> Result<Bytes> {
-        let bytes = self.from(start)?;
-        match len <= bytes.len() {
-            true => Ok(bytes.slice(..len)),
-            false => Err(ParquetError::EOF("a page ends early".into())),
+        let body = self.within(start).filter(|within| *within == self.header_len);
+        let end = body.and_then(|body| body.checked_add(len));
+        match (body, end) {
+            (Some(body), Some(end)) if len == self.compressed_len && end <= self.bytes.len() => {
+                Ok(self.bytes.slice(body..end))
+            }
+            _ => Err(malformed()),
         }
     }
 }

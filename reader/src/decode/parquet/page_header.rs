@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use parquet::file::page_index::offset_index::PageLocation;
 
-use super::thrift::{SKIP_DEPTH_MAX, STRUCT, Thrift};
+use super::thrift::{INT, SKIP_DEPTH_MAX, STRUCT, Thrift};
 
 /// What a header states, as far as a lookup needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +55,9 @@ impl PageHeader {
             }
             match (field, id) {
                 (0, _) => break,
-                (5, 1) => kind = Some(thrift.int()?),
-                (5, 2) => uncompressed = Some(thrift.int()?),
-                (5, 3) => compressed = Some(thrift.int()?),
+                (INT, 1) => kind = Some(thrift.int()?),
+                (INT, 2) => uncompressed = Some(thrift.int()?),
+                (INT, 3) => compressed = Some(thrift.int()?),
                 (STRUCT, 5) => v1 = Some(counts(&mut thrift)?),
                 (STRUCT, 8) => v2 = Some(counts(&mut thrift)?),
                 (_, 1..=3 | 5 | 8) => return None,
@@ -118,11 +118,13 @@ fn counts(thrift: &mut Thrift<'_>) -> Option<Counts> {
         }
         match (field, id) {
             (0, _) => return Some(counts),
-            (5, 1) => counts.values = Some(thrift.int()?),
-            (5, 3) => counts.rows = Some(thrift.int()?),
+            (INT, 1) => counts.values = Some(thrift.int()?),
+            (INT, 3) => counts.rows = Some(thrift.int()?),
             // A boolean field's value is its type.
             (kind @ (1 | 2), 7) => counts.compressed = kind == 1,
-            (_, 1 | 3) => return None,
+            (field, 1..=4) if field != INT => return None,
+            (field, 5) if field != INT && field != STRUCT => return None,
+            (field, 6) if field != INT => return None,
             (field, _) => thrift.skip(field, SKIP_DEPTH_MAX)?,
         }
     }

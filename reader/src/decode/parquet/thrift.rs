@@ -7,6 +7,7 @@
 /// Nesting of values that are skipped.
 pub(super) const SKIP_DEPTH_MAX: usize = 32;
 
+pub(super) const INT: u8 = 5;
 pub(super) const STRUCT: u8 = 12;
 pub(super) const LIST: u8 = 9;
 

@@ -175,7 +175,7 @@ impl Rest<'_> {
         Ok(Pending::ToMake(Arc::new(move || {
             let row_group = structure.arrow.metadata().row_group(key.row_group as usize);
             let column = row_group.column(key.leaf as usize);
-            let page = Inflated::data_page(&raw, bytes.start, column, false)?.ok_or_else(|| {
+            let page = Inflated::data_page(&raw, bytes.start, column)?.ok_or_else(|| {
                 let name = column.column_path().string();
                 ParquetError::General(format!(
                     "column '{name}' has repetition levels that end early, or are not RLE"
@@ -229,17 +229,17 @@ impl Rest<'_> {
             }
             None => {
                 let made = self.inflate(key, piece, fetched, |bytes, column| {
-                    Inflated::data_page(bytes, piece.bytes.start, column, true)
+                    Inflated::data_page(bytes, piece.bytes.start, column)
                 })?;
                 self.counts.pages_mapped += 1;
                 match made {
-                    Ok(Some(made)) if made.rows() == page.rows => self.keep(key, piece, made),
+                    Ok(Some(made)) if made.is_records(page.rows) => self.keep(key, piece, made),
                     Ok(_) => return Err(self.disagrees(key, "a data page has other rows than it states")),
                     Err(error) => return Err(self.disagrees(key, &error)),
                 }
             }
         };
-        match found.rows() == page.rows {
+        match found.is_records(page.rows) {
             true => Ok(found),
             false => Err(self.disagrees(key, "a data page has other rows than it states")),
         }

@@ -35,7 +35,8 @@ pub(super) enum WalkedColumn {
 }
 
 /// Looks through `bytes`, which are all of a column and lie at `range` in the file. `keep` gets what was inflated for it, with its
-/// place in the file. `Err` says what is wrong.
+/// place in the file. `Err` says what is wrong, which is also where the pages have more or fewer than the `rows` of the row group:
+/// readers would give rows of one column beside others of the next.
 pub(super) fn walk(
     bytes: &Bytes,
     range: &Range<u64>,
@@ -46,27 +47,27 @@ pub(super) fn walk(
     let spans = spans_of(bytes, range.start).ok_or("its page headers do not add up")?;
     let is_repeated = column.column_descr().max_rep_level() > 0;
     let mut locations = Vec::new();
-    let mut row = 0u64;
+    let (mut row, mut all_begin) = (0u64, true);
     for span in spans.iter().filter(|span| !span.is_dictionary) {
-        let here = match span.rows {
+        let (here, begins) = match span.rows {
             // What its header says is compared with its levels when it is inflated.
-            Some(rows) => Some(rows),
-            None if !is_repeated => Some(span.levels),
+            Some(rows) => (rows, true),
+            None if !is_repeated => (span.levels, true),
             None => {
                 let from = (span.bytes.start - range.start) as usize;
                 let page = bytes.slice(from..from + (span.bytes.end - span.bytes.start) as usize);
-                let page = Inflated::data_page(&page, span.bytes.start, column, true)
-                    .map_err(|error| error.to_string())?;
-                page.map(|page| {
-                    let rows = page.rows();
-                    keep(span.bytes.start, page);
-                    rows
-                })
+                let page = Inflated::data_page(&page, span.bytes.start, column)
+                    .map_err(|error| error.to_string())?
+                    .ok_or("it has repetition levels that end early, or are not RLE")?;
+                let found = (page.rows(), page.begins());
+                keep(span.bytes.start, page);
+                found
             }
         };
-        let Some(here) = here else {
-            return Ok(WalkedColumn::Spans(spans));
-        };
+        if row == 0 && !begins {
+            return Err("its first data page begins within a record".into());
+        }
+        all_begin &= begins;
         if here > 0 {
             locations.push(PageLocation {
                 offset: span.bytes.start as i64,
@@ -77,14 +78,16 @@ pub(super) fn walk(
         }
         row = row.saturating_add(here);
     }
+    if row != rows {
+        return Err(format!(
+            "its data pages have {row} rows, and its row group {rows}"
+        ));
+    }
     // What lies before the first location is taken for a dictionary: not so where that is an empty data page.
-    let begins = spans.first().is_some_and(|span| {
-        span.is_dictionary
-            || locations
-                .first()
-                .is_some_and(|first| first.offset as u64 == span.bytes.start)
-    });
-    match row == rows && begins && !locations.is_empty() {
+    let first_data = spans.iter().find(|span| !span.is_dictionary);
+    let begins_with_rows = spans.first().is_some_and(|span| span.is_dictionary)
+        || first_data.map(|span| span.bytes.start as i64) == locations.first().map(|first| first.offset);
+    match all_begin && begins_with_rows && !locations.is_empty() {
         true => Ok(WalkedColumn::Locations(locations)),
         false => Ok(WalkedColumn::Spans(spans)),
     }
