@@ -309,7 +309,7 @@ fn oracle(bytes: Bytes, ids: &[RowId], count: u64) -> Option<RecordBatch> {
         at = id.0 + 1;
     }
     selectors.push(RowSelector::skip((count - at) as usize));
-    let (send, receive) = mpsc::channel();
+    let (send, receive) = mpsc::sync_channel(1);
     std::thread::spawn(move || {
         ORACLE.set(true);
         let read = || skipping_read(bytes, RowSelection::from(selectors));

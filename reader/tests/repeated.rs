@@ -16,7 +16,7 @@ use lookupfs_reader::{OpenOptions, Projection, StructureCache, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::{WriterProperties, WriterVersion};
-use support::raw_pages::{list_page, of_pages};
+use support::raw_pages::{list_page, of_indexed_pages, of_pages};
 use support::*;
 
 const ROWS: u64 = 1000;
@@ -188,6 +188,72 @@ fn a_record_that_goes_on_in_the_next_data_page_is_whole() {
             check(&table, &all, ids.iter().copied());
         }
     }
+}
+
+#[test]
+fn an_index_of_pages_that_begin_within_a_record_is_not_used() {
+    let codec = Compression::UNCOMPRESSED;
+    let first = list_page(codec, 0b010, 0b111, 3, &[10, 11, 12], None);
+    let second = list_page(codec, 0b0011, 0b1011, 4, &[13, 14, 15], None);
+    // Two records begin in each, as the index says.
+    let bytes = of_indexed_pages("repeated int64 a", codec, &[first, second], 4, &[0, 2]);
+    let all = plain_read(bytes.clone(), None, None).unwrap();
+    for budget in [64 << 20, 0] {
+        for ids in [&[2u64][..], &[3], &[1, 2], &[0, 1, 2, 3]] {
+            let (table, _) = open(&bytes, budget);
+            check(&table, &all, ids.iter().copied());
+            // From now on nobody believes it.
+            for ids in [&[1u64][..], &[0], &[2, 1], &[1, 3]] {
+                check(&table, &all, ids.iter().copied());
+            }
+            assert_eq!(table.counters().indexes_given_up, 1, "{ids:?}");
+        }
+        // The page that row 1 begins in is as the index says; that the record goes on is seen in the next.
+        let verified = bytes.clone();
+        let options = OpenOptions {
+            opener: Some(Opener::new(move |_| {
+                Ok(Box::new(Versioned::new(&verified, [3; 16])) as Box<_>)
+            })),
+            structures: StructureCache::new(budget),
+            verify: true,
+            ..OpenOptions::default()
+        };
+        let table = Table::open("/f", options).unwrap();
+        for ids in [&[1u64][..], &[0], &[2], &[3, 1]] {
+            check(&table, &all, ids.iter().copied());
+        }
+    }
+}
+
+#[test]
+fn pages_with_other_rows_than_their_row_group_are_refused() {
+    let codec = Compression::UNCOMPRESSED;
+    // Records 2 and 2, and 2 and 2 where the second page begins within one.
+    let whole = [
+        list_page(codec, 0b010, 0b111, 3, &[10, 11, 12], None),
+        list_page(codec, 0b010, 0b111, 3, &[13, 14, 15], None),
+    ];
+    let shared = [
+        list_page(codec, 0b010, 0b111, 3, &[10, 11, 12], None),
+        list_page(codec, 0b0011, 0b1011, 4, &[13, 14, 15], None),
+    ];
+    for pages in [whole, shared] {
+        for rows_stated in [3, 5] {
+            let (table, _) = open(
+                &of_pages("repeated int64 a", codec, &pages, rows_stated),
+                64 << 20,
+            );
+            for row in 0..3 {
+                let error = table.get(&rows([row]), &Projection::all()).unwrap_err();
+                let what = format!("have 4 rows, and its row group {rows_stated}");
+                assert!(error.to_string().contains(&what), "{error}");
+            }
+        }
+    }
+    let within = list_page(codec, 0b001, 0b111, 3, &[10, 11, 12], None);
+    let (table, _) = open(&of_pages("repeated int64 a", codec, &[within], 2), 64 << 20);
+    let error = table.get(&rows([0]), &Projection::all()).unwrap_err();
+    assert!(error.to_string().contains("begins within a record"), "{error}");
 }
 
 #[test]

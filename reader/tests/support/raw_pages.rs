@@ -68,12 +68,38 @@ pub(crate) fn list_page(
 
 /// A file of one column with these pages, and no index.
 pub(crate) fn of_pages(column: &str, codec: Compression, pages: &[Vec<u8>], rows: i64) -> Bytes {
+    of_indexed_pages(column, codec, pages, rows, &[])
+}
+
+/// A file of one column with these pages, and an index that says which is the first row of each; none if that is empty.
+pub(crate) fn of_indexed_pages(
+    column: &str,
+    codec: Compression,
+    pages: &[Vec<u8>],
+    rows: i64,
+    first_rows: &[i32],
+) -> Bytes {
     let message = format!("message m {{ {column}; }}");
     let schema = Arc::new(parse_message_type(&message).unwrap());
     let schema = Arc::new(SchemaDescriptor::new(schema));
     let mut bytes = b"PAR1".to_vec();
     pages.iter().for_each(|page| bytes.extend(page));
     let len = bytes.len() as i64 - 4;
+    let index_start = bytes.len();
+    if !first_rows.is_empty() {
+        bytes.extend([0x19, (first_rows.len() as u8) << 4 | 0x0c]);
+        let mut at = 4;
+        for (page, first_row) in pages.iter().zip(first_rows) {
+            for (field, value) in [(0x16, at), (0x15, page.len() as i32), (0x16, *first_row)] {
+                bytes.push(field);
+                bytes.extend(thrift_int(value));
+            }
+            bytes.push(0);
+            at += page.len() as i32;
+        }
+        bytes.push(0);
+    }
+    let index_len = bytes.len() - index_start;
     let column = ColumnChunkMetaData::builder(schema.column(0))
         .set_compression(codec)
         .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
@@ -81,6 +107,8 @@ pub(crate) fn of_pages(column: &str, codec: Compression, pages: &[Vec<u8>], rows
         .set_data_page_offset(4)
         .set_total_compressed_size(len)
         .set_total_uncompressed_size(len)
+        .set_offset_index_offset((index_len > 0).then_some(index_start as i64))
+        .set_offset_index_length((index_len > 0).then_some(index_len as i32))
         .build()
         .unwrap();
     let group = RowGroupMetaData::builder(schema.clone())
