@@ -168,11 +168,13 @@ impl ParquetFile {
     fn rest_columns(&self, leaves: Vec<usize>, roots: Vec<usize>) -> Result<Box<RestColumns>> {
         Ok(Box::new(RestColumns {
             levels: self.field_levels(&leaves)?,
+            shape: self.structure.shape.clone(),
             columns: self.columns(leaves, roots, false)?,
         }))
     }
 
-    fn field_levels(&self, leaves: &[usize]) -> Result<FieldLevels> {
+    /// What Arrow readers of these leaves are built of.
+    pub(super) fn field_levels(&self, leaves: &[usize]) -> Result<FieldLevels> {
         let descriptor = self.structure.arrow.parquet_schema();
         guarded(&self.path, "choosing columns", || {
             let mask = ProjectionMask::leaves(descriptor, leaves.iter().copied());

@@ -19,7 +19,7 @@ use parquet::file::page_index::offset_index::PageLocation;
 
 use super::gather::{Stop, Walked};
 use super::inflated::Inflated;
-use super::{Columns, FileRows, GatherCounts};
+use super::{Columns, FileRows, GatherCounts, Shape};
 use crate::fetch::Fetched;
 use crate::plan::Layout;
 use crate::structures::{ColumnKey, StructureCache};
@@ -30,8 +30,9 @@ use spans::{WalkedColumn, walk};
 #[derive(Debug)]
 pub(crate) struct RestColumns {
     pub(super) columns: Columns,
-    /// What the Arrow readers are built of.
+    /// What the Arrow readers are built of, in files of this shape.
     pub(super) levels: FieldLevels,
+    pub(super) shape: Arc<Shape>,
 }
 
 impl RestColumns {

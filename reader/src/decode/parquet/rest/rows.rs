@@ -67,8 +67,13 @@ impl Rest<'_> {
             metadata: file.metadata(),
             rows: total,
         };
+        // Files of one table may write the same types in different ways.
+        let own_levels = match Arc::ptr_eq(&file.structure.shape, &self.columns.shape) {
+            true => None,
+            false => Some(file.field_levels(&columns.leaves).map_err(Stop::Failed)?),
+        };
+        let levels = own_levels.as_ref().unwrap_or(&self.columns.levels);
         let batch = guarded(&file.path, "decoding rows", || {
-            let levels = &self.columns.levels;
             let reader = ParquetRecordBatchReader::try_new_with_row_groups(
                 levels,
                 &feed,
@@ -126,7 +131,10 @@ impl Rest<'_> {
     fn entries(&mut self, column: &Column, row_group: usize, fetched: &Fetched) -> Result<Vec<Entry>, Stop> {
         let mut entries = Vec::new();
         if let Some(piece) = &column.dictionary {
-            entries.push(Entry::Dictionary(self.dictionary(column.key, piece, fetched)?));
+            entries.extend(
+                self.dictionary(column.key, piece, fetched)?
+                    .map(Entry::Dictionary),
+            );
         }
         match &column.pages {
             Pages::Wanted(pages) => {
@@ -183,23 +191,33 @@ impl Rest<'_> {
         })))
     }
 
+    /// `None` if what lies before the data pages with rows is no dictionary, but a data page without any.
     fn dictionary(
         &mut self,
         key: ColumnKey,
         piece: &Piece,
         fetched: &Fetched,
-    ) -> Result<Arc<Inflated>, Stop> {
+    ) -> Result<Option<Arc<Inflated>>, Stop> {
         if let Some(held) = &piece.held {
             self.counts.dictionaries_hit += 1;
-            return Ok(held.clone());
+            return Ok(Some(held.clone()));
         }
         let made = self.inflate(key, piece, fetched, |bytes, column| {
             Inflated::dictionary(bytes, piece.bytes.start, column)
         })?;
+        let index = &self.rows.file.structure.index;
         match made {
             Ok(Some(dictionary)) => {
                 self.counts.dictionaries_mapped += 1;
-                Ok(self.keep(key, piece, dictionary))
+                Ok(Some(self.keep(key, piece, dictionary)))
+            }
+            // An index of the file's own names all data pages.
+            Ok(None)
+                if index
+                    .locations(key.row_group as usize, key.leaf as usize)
+                    .is_none() =>
+            {
+                Ok(None)
             }
             Ok(None) => Err(self.disagrees(key, "what lies before its data pages is no dictionary")),
             Err(error) => Err(self.disagrees(key, &error)),
