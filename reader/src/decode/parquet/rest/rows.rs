@@ -17,7 +17,7 @@ use super::super::gather::Stop;
 use super::super::inflated::Inflated;
 use super::super::{FileRows, GatherCounts};
 use super::feed::{Entry, Feed, Pending};
-use super::{Column, Pages, Piece, Rest, WantedPage};
+use super::{Column, Group, Pages, Piece, Rest, WantedPage};
 use crate::decode::guarded;
 use crate::error::ReadError;
 use crate::fetch::{Deadline, Fetched};
@@ -51,12 +51,7 @@ impl Rest<'_> {
                 chunks.push(self.entries(column, group.row_group, fetched)?);
             }
         }
-        let (selection, total) = self.selection(
-            &groups
-                .iter()
-                .map(|g| (g.row_group, g.wanted.clone()))
-                .collect::<Vec<_>>(),
-        );
+        let (selection, total) = self.selection(&groups);
         let feed = Feed {
             leaves: &columns.leaves,
             chunks,
@@ -67,6 +62,14 @@ impl Rest<'_> {
             metadata: file.metadata(),
             rows: total,
         };
+        let batch = self.decode(&feed, selection)?;
+        Ok((batch, self.counts))
+    }
+
+    /// What the format library's reader makes of the wanted rows.
+    fn decode(&self, feed: &Feed<'_>, selection: RowSelection) -> Result<RecordBatch, Stop> {
+        let FileRows { file, rows } = self.rows;
+        let columns = &self.columns.columns;
         // Files of one table may write the same types in different ways.
         let own_levels = match Arc::ptr_eq(&file.structure.shape, &self.columns.shape) {
             true => None,
@@ -74,12 +77,9 @@ impl Rest<'_> {
         };
         let levels = own_levels.as_ref().unwrap_or(&self.columns.levels);
         let batch = guarded(&file.path, "decoding rows", || {
-            let reader = ParquetRecordBatchReader::try_new_with_row_groups(
-                levels,
-                &feed,
-                rows.len(),
-                Some(selection),
-            )?;
+            let count = rows.len();
+            let reader =
+                ParquetRecordBatchReader::try_new_with_row_groups(levels, feed, count, Some(selection))?;
             let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
             let batch = match &batches[..] {
                 [] => return Ok(RecordBatch::new_empty(columns.schema.clone())),
@@ -92,32 +92,28 @@ impl Rest<'_> {
         let corrupt =
             |what: String| Stop::Failed(ReadError::corrupt(&file.path, format!("decoding rows: {what}")));
         if batch.num_rows() != rows.len() {
-            return Err(corrupt(format!(
-                "{} rows planned, {} found",
-                rows.len(),
-                batch.num_rows()
-            )));
+            let what = format!("{} rows planned, {} found", rows.len(), batch.num_rows());
+            return Err(corrupt(what));
         }
-        let batch = RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
-            .map_err(|error| corrupt(error.to_string()))?;
-        Ok((batch, self.counts))
+        RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
+            .map_err(|error| corrupt(error.to_string()))
     }
 
     /// The wanted rows of the row groups one after the other, and how many rows these have.
-    fn selection(&self, groups: &[(usize, Range<usize>)]) -> (RowSelection, usize) {
+    fn selection(&self, groups: &[Group]) -> (RowSelection, usize) {
         let FileRows { file, rows } = self.rows;
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
-        for (row_group, wanted) in groups {
-            let first = file.structure.row_group_starts[*row_group];
-            for row in &rows[wanted.clone()] {
+        for group in groups {
+            let first = file.structure.row_group_starts[group.row_group];
+            for row in &rows[group.wanted.clone()] {
                 let row = start + (row - first) as usize;
                 match ranges.last_mut() {
                     Some(last) if last.end == row => last.end += 1,
                     _ => ranges.push(row..row + 1),
                 }
             }
-            start += file.rows(*row_group) as usize;
+            start += file.rows(group.row_group) as usize;
         }
         let selectors = 2 * ranges.len() + 1;
         let padded = start + selectors * SELECTION_ROWS_MIN;
