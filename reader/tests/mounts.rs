@@ -273,8 +273,10 @@ fn estale_says_that_the_file_changed() {
         },
     )
     .unwrap();
-    table.get(&rows([1]), &Projection::all()).unwrap();
+    let known = Projection::columns(["id", "ints"]);
+    let before = table.get(&rows([1]), &known).unwrap();
     gone.store(true, SeqCst);
+    assert_eq!(table.get(&rows([1]), &known).unwrap(), before, "it is known");
     let error = table.get(&rows([1]), &Projection::all()).unwrap_err();
     assert_eq!(error.to_string(), "/f: changed while it was read; run again");
 }

@@ -6,8 +6,11 @@ mod support;
 
 use std::sync::Arc;
 
-use arrow_array::builder::{Int64Builder, ListBuilder, MapBuilder, StringBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::builder::{Decimal128Builder, Int64Builder, ListBuilder, MapBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Decimal128Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
 use bytes::Bytes;
 use lookupfs_reader::mounts::Opener;
 use lookupfs_reader::plan::Coalesce;
@@ -15,7 +18,10 @@ use lookupfs_reader::read_at::{CountingReadAt, ReadCounts};
 use lookupfs_reader::{OpenOptions, Projection, StructureCache, Table};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
+use parquet::data_type::{FixedLenByteArray, FixedLenByteArrayType};
 use parquet::file::properties::{WriterProperties, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use support::raw_pages::{list_page, of_indexed_pages, of_pages};
 use support::*;
 
@@ -278,4 +284,53 @@ fn a_page_that_states_more_than_its_column_is_refused_before_it_is_inflated() {
     );
     let error = table.get(&rows([3]), &Projection::all()).unwrap_err().to_string();
     assert!(error.contains("repetition levels that end early"), "{error}");
+}
+
+/// Lists of decimals that are written as INT32 in one file and as bytes in another are one table.
+#[test]
+fn files_that_write_the_same_lists_differently_are_one_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let element = Arc::new(Field::new("element", DataType::Decimal128(9, 2), true));
+    let mut lists = ListBuilder::new(Decimal128Builder::new().with_data_type(DataType::Decimal128(9, 2)))
+        .with_field(element.clone());
+    for row in 0..10i128 {
+        lists.append_value((0..row % 4).map(|n| Some(row * 100 + n)));
+    }
+    let schema = Arc::new(Schema::new(vec![Field::new("l", DataType::List(element), true)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(lists.finish())]).unwrap();
+    let file = std::fs::File::create(dir.path().join("a")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, schema, None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let message = "message m { optional group l (LIST) { repeated group list { \
+                   optional fixed_len_byte_array(4) element (DECIMAL(9,2)); } } }";
+    let file = std::fs::File::create(dir.path().join("b")).unwrap();
+    let schema = Arc::new(parse_message_type(message).unwrap());
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let value = |n: i32| FixedLenByteArray::from(n.to_be_bytes().to_vec());
+    // [700.00, 700.01], null, [-0.01]
+    column
+        .typed::<FixedLenByteArrayType>()
+        .write_batch(
+            &[value(70000), value(70001), value(-1)],
+            Some(&[3, 3, 0, 3]),
+            Some(&[0, 1, 0, 0]),
+        )
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let table = Table::open(dir.path(), OpenOptions::default()).unwrap();
+    let got = table.get(&rows([10, 3, 11, 12, 9]), &Projection::all()).unwrap();
+    let lists = got.column(0).as_list::<i32>();
+    let values = |row: usize| -> Vec<i128> {
+        let list = lists.value(row);
+        list.as_primitive::<Decimal128Type>().values().to_vec()
+    };
+    assert_eq!(values(0), [70000, 70001]);
+    assert_eq!(values(1), [300, 301, 302]);
+    assert!(lists.is_null(2));
+    assert_eq!((values(3), values(4)), (vec![-1], vec![900]));
 }

@@ -122,7 +122,10 @@ impl FileStructure {
             row_group_starts.push(start);
         }
         // Parsed schemas and projections take about as much again as the metadata.
-        let weight = 2 * arrow.metadata().memory_size() + index.weight() + 8 * row_group_starts.len();
+        let weight = 2 * arrow.metadata().memory_size()
+            + index.weight()
+            + 8 * row_group_starts.len()
+            + sidecar.as_ref().map_or(0, Sidecar::weight);
         Ok(FileStructure {
             id: NEXT.fetch_add(1, Relaxed),
             len,

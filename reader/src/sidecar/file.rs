@@ -110,6 +110,13 @@ impl Sidecar {
         }
     }
 
+    /// Bytes of memory that it takes, as far as it is read.
+    pub(crate) fn weight(&self) -> usize {
+        /// Key, place, and what a hash table adds.
+        const PLACE_BYTES: usize = 80;
+        size_of::<Sidecar>() + self.state.lock().places.len() * PLACE_BYTES
+    }
+
     /// The payload of a record.
     pub(crate) fn get(&self, key: &RecordKey) -> Option<Vec<u8>> {
         let (at, len) = *self.state.lock().places.get(key)?;

@@ -168,8 +168,8 @@ impl ParquetFile {
     fn rest_columns(&self, leaves: Vec<usize>, roots: Vec<usize>) -> Result<Box<RestColumns>> {
         Ok(Box::new(RestColumns {
             levels: self.field_levels(&leaves)?,
-            columns: self.columns(leaves, roots, false)?,
             shape: self.structure.shape.clone(),
+            columns: self.columns(leaves, roots, false)?,
         }))
     }
 

@@ -31,7 +31,7 @@ use spans::{WalkedColumn, walk};
 #[derive(Debug)]
 pub(crate) struct RestColumns {
     pub(super) columns: Columns,
-    /// What the Arrow readers of files of this shape are built of.
+    /// What the Arrow readers are built of, in files of this shape.
     pub(super) levels: FieldLevels,
     pub(super) shape: Arc<Shape>,
 }

@@ -17,7 +17,7 @@ use super::super::gather::Stop;
 use super::super::inflated::Inflated;
 use super::super::{FileRows, GatherCounts};
 use super::feed::{Entry, Feed, Pending};
-use super::{Column, Pages, Piece, Rest, WantedPage};
+use super::{Column, Group, Pages, Piece, Rest, WantedPage};
 use crate::decode::guarded;
 use crate::error::ReadError;
 use crate::fetch::{Deadline, Fetched};
@@ -51,12 +51,7 @@ impl Rest<'_> {
                 chunks.push(self.entries(column, group.row_group, fetched)?);
             }
         }
-        let (selection, total) = self.selection(
-            &groups
-                .iter()
-                .map(|g| (g.row_group, g.wanted.clone()))
-                .collect::<Vec<_>>(),
-        );
+        let (selection, total) = self.selection(&groups);
         let feed = Feed {
             leaves: &columns.leaves,
             chunks,
@@ -67,18 +62,24 @@ impl Rest<'_> {
             metadata: file.metadata(),
             rows: total,
         };
-        let own_levels = match Arc::ptr_eq(&self.columns.shape, &file.structure.shape) {
+        let batch = self.decode(&feed, selection)?;
+        Ok((batch, self.counts))
+    }
+
+    /// What the format library's reader makes of the wanted rows.
+    fn decode(&self, feed: &Feed<'_>, selection: RowSelection) -> Result<RecordBatch, Stop> {
+        let FileRows { file, rows } = self.rows;
+        let columns = &self.columns.columns;
+        // Files of one table may write the same types in different ways.
+        let own_levels = match Arc::ptr_eq(&file.structure.shape, &self.columns.shape) {
             true => None,
             false => Some(file.field_levels(&columns.leaves).map_err(Stop::Failed)?),
         };
         let levels = own_levels.as_ref().unwrap_or(&self.columns.levels);
         let batch = guarded(&file.path, "decoding rows", || {
-            let reader = ParquetRecordBatchReader::try_new_with_row_groups(
-                levels,
-                &feed,
-                rows.len(),
-                Some(selection),
-            )?;
+            let count = rows.len();
+            let reader =
+                ParquetRecordBatchReader::try_new_with_row_groups(levels, feed, count, Some(selection))?;
             let batches = reader.collect::<std::result::Result<Vec<_>, _>>()?;
             let batch = match &batches[..] {
                 [] => return Ok(RecordBatch::new_empty(columns.schema.clone())),
@@ -91,32 +92,28 @@ impl Rest<'_> {
         let corrupt =
             |what: String| Stop::Failed(ReadError::corrupt(&file.path, format!("decoding rows: {what}")));
         if batch.num_rows() != rows.len() {
-            return Err(corrupt(format!(
-                "{} rows planned, {} found",
-                rows.len(),
-                batch.num_rows()
-            )));
+            let what = format!("{} rows planned, {} found", rows.len(), batch.num_rows());
+            return Err(corrupt(what));
         }
-        let batch = RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
-            .map_err(|error| corrupt(error.to_string()))?;
-        Ok((batch, self.counts))
+        RecordBatch::try_new(columns.schema.clone(), batch.columns().to_vec())
+            .map_err(|error| corrupt(error.to_string()))
     }
 
     /// The wanted rows of the row groups one after the other, and how many rows these have.
-    fn selection(&self, groups: &[(usize, Range<usize>)]) -> (RowSelection, usize) {
+    fn selection(&self, groups: &[Group]) -> (RowSelection, usize) {
         let FileRows { file, rows } = self.rows;
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let mut start = 0;
-        for (row_group, wanted) in groups {
-            let first = file.structure.row_group_starts[*row_group];
-            for row in &rows[wanted.clone()] {
+        for group in groups {
+            let first = file.structure.row_group_starts[group.row_group];
+            for row in &rows[group.wanted.clone()] {
                 let row = start + (row - first) as usize;
                 match ranges.last_mut() {
                     Some(last) if last.end == row => last.end += 1,
                     _ => ranges.push(row..row + 1),
                 }
             }
-            start += file.rows(*row_group) as usize;
+            start += file.rows(group.row_group) as usize;
         }
         let selectors = 2 * ranges.len() + 1;
         let padded = start + selectors * SELECTION_ROWS_MIN;
@@ -130,7 +127,10 @@ impl Rest<'_> {
     fn entries(&mut self, column: &Column, row_group: usize, fetched: &Fetched) -> Result<Vec<Entry>, Stop> {
         let mut entries = Vec::new();
         if let Some(piece) = &column.dictionary {
-            entries.push(Entry::Dictionary(self.dictionary(column.key, piece, fetched)?));
+            entries.extend(
+                self.dictionary(column.key, piece, fetched)?
+                    .map(Entry::Dictionary),
+            );
         }
         match &column.pages {
             Pages::Wanted(pages) => {
@@ -187,28 +187,37 @@ impl Rest<'_> {
         })))
     }
 
+    /// `None` if what lies before the data pages with rows is no dictionary, but a data page without any.
     fn dictionary(
         &mut self,
         key: ColumnKey,
         piece: &Piece,
         fetched: &Fetched,
-    ) -> Result<Arc<Inflated>, Stop> {
-        match &piece.held {
+    ) -> Result<Option<Arc<Inflated>>, Stop> {
+        let made = match &piece.held {
             Some(held) if held.is_dictionary() => {
                 self.counts.dictionaries_hit += 1;
-                return Ok(held.clone());
+                return Ok(Some(held.clone()));
             }
             // Known as a data page.
-            Some(_) => return Err(self.disagrees(key, "what lies before its data pages is no dictionary")),
-            None => {}
-        }
-        let made = self.inflate(key, piece, fetched, |bytes, column| {
-            Inflated::dictionary(bytes, piece.bytes.start, column)
-        })?;
+            Some(_) => Ok(None),
+            None => self.inflate(key, piece, fetched, |bytes, column| {
+                Inflated::dictionary(bytes, piece.bytes.start, column)
+            })?,
+        };
+        let index = &self.rows.file.structure.index;
         match made {
             Ok(Some(dictionary)) => {
                 self.counts.dictionaries_mapped += 1;
-                Ok(self.keep(key, piece, dictionary))
+                Ok(Some(self.keep(key, piece, dictionary)))
+            }
+            // An index of the file's own names all data pages.
+            Ok(None)
+                if index
+                    .locations(key.row_group as usize, key.leaf as usize)
+                    .is_none() =>
+            {
+                Ok(None)
             }
             Ok(None) => Err(self.disagrees(key, "what lies before its data pages is no dictionary")),
             Err(error) => Err(self.disagrees(key, &error)),
